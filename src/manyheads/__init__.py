@@ -1,0 +1,45 @@
+"""manyheads: one shared BERT-family encoder, many task heads, trained together.
+
+import manyheads
+run = manyheads.train(manyheads.load_recipe("recipe.yaml"))
+run.predict("sentiment", ["A warm and funny film."])
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+__version__ = version("manyheads")
+
+# public name → where it lives; imported on first use, so that `import manyheads` does not wait for torch
+_PUBLIC = {
+    "Recipe": "manyheads.recipe",
+    "load_recipe": "manyheads.recipe_file",
+    "Task": "manyheads.tasks",
+    "ManyHeads": "manyheads.model",
+    "train": "manyheads.train",
+    "resume": "manyheads.train",
+    "Run": "manyheads.run",
+    "register": "manyheads.registry",
+    "parts": "manyheads.registry",
+    "UserError": "manyheads.errors",
+}
+__all__ = ["ManyHeads", "Recipe", "Run", "Task", "UserError", "load_recipe", "parts", "register", "resume", "train"]
+
+if TYPE_CHECKING:
+    from manyheads.errors import UserError
+    from manyheads.model import ManyHeads
+    from manyheads.recipe import Recipe
+    from manyheads.recipe_file import load_recipe
+    from manyheads.registry import parts, register
+    from manyheads.run import Run
+    from manyheads.tasks import Task
+    from manyheads.train import resume, train
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'manyheads' has no attribute '{name}'")
+    return getattr(import_module(_PUBLIC[name]), name)

@@ -1,0 +1,235 @@
+"""The command line: command → function. No logic here; heavy imports inside each command keep --help quick."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from manyheads.errors import UserError
+
+app = typer.Typer(
+    name="manyheads",
+    help="Train one shared BERT-family encoder for many text tasks, and serve every head from one encoder pass.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a shipped recipe.")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Settings that replace the recipe's.")
+]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+ModelOption = Annotated[str, typer.Option("--model", help="Which model of the run: best, or best-TASK.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run folder of the same name.")]
+
+
+@app.command()
+def train(
+    recipe: RecipeArgument,
+    overrides: Overrides = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a recipe; for example: manyheads train recipe.yaml training.epochs=1 seed=3"""
+    from manyheads.recipe_file import load_recipe, parse_overrides
+    from manyheads.train import train as start
+
+    run = start(load_recipe(recipe, parse_overrides(overrides or [])), overwrite, quiet)
+    _print_metrics(run.metrics, as_json)
+
+
+@app.command()
+def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Go on with a run that was stopped or killed, to the same result."""
+    from manyheads.train import resume as go_on
+
+    _print_metrics(go_on(run, quiet).metrics, as_json)
+
+
+@app.command()
+def evaluate(run: RunArgument, model: ModelOption = "best", as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Metrics of a run's model on the whole dev set of every task."""
+    from manyheads.progress import Reporter
+    from manyheads.run import Run
+
+    opened = Run(run, model)
+    _print_metrics({"dev": opened.evaluate(Reporter(quiet)).to_json(), "model": opened.about}, as_json)
+
+
+@app.command()
+def predict(
+    run: RunArgument,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl or parquet; else lines on stdin.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", "-t", help="Which task; needed where there are several.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option("--text", help="A text; may be repeated. Pair tasks take them two by two.")
+    ] = None,
+    model: ModelOption = "best",
+    as_json: AsJson = False,
+) -> None:
+    """Answer texts: --text, a file with the task's text columns, or lines on stdin (pairs separated by a tab)."""
+    from manyheads.run import Run
+
+    opened = Run(run, model)
+    if file is not None:
+        ids, answers = opened.predict_file(task, file)
+    else:
+        pair = opened.task(task).pair
+        answers = opened.predict(task, _pairs(text, pair) if text else _stdin_lines(pair))
+        ids = [str(number) for number in range(len(answers))]
+    if as_json:
+        _print_json([{"id": i, **answer} for i, answer in zip(ids, answers, strict=True)])
+        return
+    for i, answer in zip(ids, answers, strict=True):
+        sure = f"\t{answer['probability']:.3f}" if "probability" in answer else ""
+        shown = answer["prediction"] if sure else f"{answer['prediction']:.3f}"
+        print(f"{i}\t{shown}{sure}" if file is not None else f"{shown}{sure}")
+
+
+@app.command()
+def recipes(as_json: AsJson = False) -> None:
+    """The recipes that come with manyheads."""
+    import yaml
+
+    from manyheads.recipe_file import shipped_recipes
+
+    found = [
+        {"name": name, "description": yaml.safe_load(file.read_text(encoding="utf-8")).get("description", "")}
+        for name, file in shipped_recipes().items()
+    ]
+    _print_table(found, as_json)
+
+
+@app.command()
+def parts(
+    family: Annotated[str | None, typer.Argument(metavar="[FAMILY]", help="samplers, encodings, losses …")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every part that a recipe can name: what it is, and which paper it comes from."""
+    from manyheads.registry import parts as registered
+
+    _print_table(
+        [
+            {"family": part.family, "name": part.name, "what": part.summary, "paper": part.paper}
+            for part in registered(family)
+        ],
+        as_json,
+    )
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Versions, threads, devices, and which encoder is found where."""
+    from manyheads.doctor import examine
+
+    _print_table([{"what": what, "found": found} for what, found in examine().items()], as_json)
+
+
+@app.command()
+def demo(
+    overrides: Overrides = None,
+    output: Annotated[str, typer.Option("--output", help="Folder for the run folder.")] = "runs",
+    as_json: AsJson = False,
+) -> None:
+    """Train three generated tasks with the default encoder, and answer a few sentences. Needs no network."""
+    from manyheads.demo import run_demo
+    from manyheads.recipe_file import parse_overrides
+
+    result = run_demo(parse_overrides(overrides or []), output)
+    if as_json:
+        _print_json(result)
+        return
+    _print_metrics(result["metrics"], as_json)
+    _print_table(result["answers"], as_json)
+
+
+def main() -> None:
+    """Entry point: a user's fault is one message and exit code 2, never a traceback."""
+    try:
+        app()
+    except UserError as fault:
+        print(f"error: {fault}", file=sys.stderr)
+        sys.exit(2)
+    except Exception as stopped:
+        if not hasattr(stopped, "exit_code"):
+            raise
+        print(stopped, file=sys.stderr)
+        sys.exit(stopped.exit_code)
+
+
+# --- printing --------------------------------------------------------------------------------------------------
+
+
+def _pairs(texts: list[str], pair: bool) -> list[Any]:
+    if not pair:
+        return texts
+    if len(texts) % 2:
+        raise UserError("--text: this task takes pairs, so give --text an even number of times.")
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def _stdin_lines(pair: bool) -> list[Any]:
+    if sys.stdin.isatty():
+        print("One text per line, pairs separated by a tab; end with Ctrl-D.", file=sys.stderr)
+    lines = [line.rstrip("\r\n") for line in sys.stdin]
+    return [tuple(line.split("\t")) for line in lines] if pair else lines
+
+
+def _print_json(content: Any) -> None:
+    print(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+def _print_table(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        _print_json(rows)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*(rows[0] if rows else ()), box=None, padding=(0, 3, 0, 0), header_style="bold")
+    for row in rows:
+        table.add_row(*(_shown(value) for value in row.values()))
+    console = Console(markup=False)
+    if not console.is_terminal:
+        console = Console(markup=False, width=160)
+    console.print(table)
+
+
+def _print_metrics(metrics: dict[str, Any], as_json: bool) -> None:
+    """A row per task and metric; beside it the same model before training, where that was measured."""
+    if as_json:
+        _print_json(metrics)
+        return
+    dev, before = metrics["dev"], metrics.get("before")
+    rows = []
+    for task, scores in dev["metrics"].items():
+        for metric, value in scores.items():
+            row = {"task": task, "metric": metric}
+            if before:
+                row["before training"] = before["metrics"][task][metric]
+            rows.append({**row, "dev": value, "examples": dev["examples"][task]})
+    row = {"task": "overall", "metric": ""}
+    if before:
+        row["before training"] = before["overall"]
+    rows.append({**row, "dev": dev["overall"], "examples": ""})
+    _print_table(rows, False)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "undefined"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

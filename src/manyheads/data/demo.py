@@ -1,0 +1,685 @@
+"""A small generated corpus for three tasks: a demonstration, not a benchmark.
+
+It lets the trainer be tried offline, in minutes, without downloading or licensing anything: every sentence is
+composed here from the tables below, and every label follows from a rule stated in the code (``_predicate`` and
+``_sentiment``, ``_paraphrase``, ``_score``). Results on it say whether training works, and nothing about how
+good a model is on real text.
+
+Train draws from the ``train`` tables; dev and test draw from the ``held`` tables, whose label-carrying words and
+sentence patterns do not occur in train. So a model that only memorises training words does poorly on dev, while
+a pretrained encoder can carry over what it learned to words that it knows but did not see here.
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+TASKS: tuple[str, ...] = ("sentiment", "paraphrase", "similarity")
+SPLITS: tuple[str, ...] = ("train", "dev", "test")
+SIZES: dict[str, int] = {"train": 1600, "dev": 400, "test": 200}
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "sentiment": ("id", "sentence", "sentiment"),
+    "paraphrase": ("id", "sentence1", "sentence2", "is_duplicate"),
+    "similarity": ("id", "sentence1", "sentence2", "similarity"),
+}
+# The share of each label in every split. Similarity is binned by its whole part, so bin "5" holds only 5.0.
+SHARES: dict[str, dict[str, float]] = {
+    "sentiment": {"0": 0.18, "1": 0.22, "2": 0.18, "3": 0.22, "4": 0.20},
+    "paraphrase": {"0": 0.60, "1": 0.40},
+    "similarity": {"0": 0.16, "1": 0.17, "2": 0.17, "3": 0.17, "4": 0.17, "5": 0.16},
+}
+
+Synonyms = tuple[str, ...]  # wordings of one meaning
+
+
+def _list(text: str, separator: str = ",") -> list[str]:
+    return [item.strip() for item in text.split(separator)]
+
+
+def _paragraphs(text: str) -> list[list[str]]:
+    return [paragraph.split("\n") for paragraph in text.strip().split("\n\n")]
+
+
+def _groups(text: str) -> list[Synonyms]:
+    return [tuple(_list(group, "/")) for group in _list(text, ";")]
+
+
+# --- sentiment: tables ----------------------------------------------------------------------------------------
+
+# Opinion words that fit any subject, by polarity.
+OPINIONS: dict[str, dict[int, list[str]]] = {
+    "train": {
+        -2: _list("terrible, awful, horrible, disastrous, appalling, wretched, shocking"),
+        -1: _list("bad, weak, disappointing, unpleasant, poor, annoying, unimpressive"),
+        0: _list("average, ordinary, unremarkable, standard, typical"),
+        1: _list("good, nice, pleasant, enjoyable, decent, likeable, attractive"),
+        2: _list("excellent, wonderful, brilliant, superb, outstanding, amazing, terrific"),
+    },
+    "held": {
+        -2: _list("dreadful, atrocious, abysmal, horrendous, ghastly"),
+        -1: _list("underwhelming, lacklustre, unsatisfying, flawed, frustrating"),
+        0: _list("middling, so-so, run-of-the-mill, nothing special"),
+        1: _list("agreeable, satisfying, appealing, worthwhile, commendable"),
+        2: _list("magnificent, marvellous, phenomenal, sublime, fantastic"),
+    },
+}
+# A domain is two lines: wholes | their parts, then opinion words of polarity -2 | -1 | 1 | 2 that fit only it.
+DOMAINS: dict[str, list[list[str]]] = {
+    "train": _paragraphs("""
+film, novel, comedy, sequel | plot, ending, first half, main story
+mind-numbing, laughable | dull, predictable | engaging, funny, touching | gripping, unforgettable
+
+lunch, breakfast, picnic, set menu | soup, dessert, bread, salad
+inedible, revolting | bland, greasy | tasty, fresh | delicious, mouth-watering
+
+hotel, hostel, flat, cabin | bedroom, bathroom, lobby, kitchen
+filthy, uninhabitable | noisy, cramped, shabby | cosy, comfortable | luxurious, heavenly
+
+phone, laptop, camera, printer | battery, display, case, charger
+useless, unfit for use | unreliable, clumsy | handy, dependable | flawless, perfect
+
+lecture, course, seminar, guided tour | introduction, second hour, discussion, final talk
+unbearable, maddening | confusing, boring | clear, informative | inspiring, fascinating
+
+garage, clinic, bank, delivery firm | helpline, booking desk, front office, website
+hopeless, incompetent | careless, unhelpful | helpful, polite | first-class, impeccable
+"""),
+    "held": _paragraphs("""
+thriller, stage play, memoir, cartoon | script, dialogue, storyline, finale
+excruciating, unwatchable | tedious, plodding, formulaic | entertaining, witty, moving | spellbinding, riveting
+
+dinner, buffet, banquet, barbecue | starter, steak, pudding, gravy
+nauseating, disgusting | tasteless, soggy, overcooked | flavoursome, appetising, warm | scrumptious, exquisite
+
+guesthouse, campsite, resort, villa | shower room, terrace, dining room, entrance hall
+squalid, vile | dingy, draughty, run-down | welcoming, snug, tidy | idyllic, palatial
+
+tablet, headset, vacuum cleaner, smartwatch | speaker, touchpad, software, power button
+worthless, unusable | sluggish, fiddly, glitchy | practical, sturdy, user-friendly | faultless, ingenious
+
+workshop, webinar, podcast, keynote | question session, slide show, opening speech, last part
+torturous, insufferable | muddled, long-winded, tiresome | instructive, thoughtful, lively | mesmerising, electrifying
+
+plumbing company, dental practice, airline, estate agency | call centre, reception, complaints team, repair service
+disgraceful, scandalous | sloppy, inattentive, impolite | attentive, courteous, efficient | exemplary, world-class
+"""),
+}
+# Nouns of strong blame and strong praise.
+VERDICTS: dict[str, dict[int, list[str]]] = {
+    "train": {-2: _list("disaster, nightmare, catastrophe"), 2: _list("triumph, delight, gem")},
+    "held": {-2: _list("shambles, fiasco, travesty"), 2: _list("joy, revelation, marvel")},
+}
+# Whole clauses of opinion.
+REMARKS: dict[str, dict[int, list[str]]] = {
+    "train": {
+        -2: _list("I want my money back, I hated it, nobody should waste a penny on it"),
+        -1: _list("I expected more, I would not choose it again, it did not suit me"),
+        1: _list("I would choose it again, it was worth the price, I liked it"),
+        2: _list("I loved it, I cannot praise it enough, it made my whole year"),
+    },
+    "held": {
+        -2: _list("everyone ought to steer well clear, we demanded a refund, it made our blood boil"),
+        -1: _list("it fell short of our hopes, we shall try another next time, it left us cold"),
+        1: _list("it grew on us, we came away with a smile, we were glad of it"),
+        2: _list("we adored it, it blew us away, we were over the moon"),
+    },
+}
+# How opinion words are strengthened, softened, negated and joined.
+FORMS: dict[str, dict[str, list[str]]] = {
+    "train": {
+        "open": ["", "", "", "honestly, ", "in my opinion, "],
+        "be": ["was"],
+        "very": _list("very, really, extremely, incredibly"),
+        "utterly": _list("absolutely, simply"),
+        "a bit": _list("a bit, slightly, rather"),
+        "fairly": _list("fairly, quite, pretty"),
+        "not": _list("was not, was hardly, was never, was not really"),
+        "emphatic": _list("was never less than, was nothing short of"),
+        "most": ["could not have been more"],
+        "saved": _list("was {a} but saved by a {b}, was {a} but lifted by a {b}"),
+        "spoiled": _list("was {a} but spoiled by a {b}, was {a} but let down by a {b}"),
+        "and": ["{a} and {b}", "{a}, and {b}"],
+        "but": ["{a}, but {b}", "{a}, yet {b}", "although {a}, {b}", "{b}, although {a}"],
+        "tie": ["{a} and {b}, so it evens out", "I cannot decide: {a} and {b}"],
+        "flat": [
+            "the {it} was {flat}",
+            "in my opinion, the {it} was {flat}",
+            "the {it} was neither {a} nor {b}",
+            "the {it} was partly {a} and partly {b}",
+            "I read about the {it} in June",
+        ],
+    },
+    "held": {
+        "open": ["", "", "", "all things considered, ", "to be frank, ", "my sister thought "],
+        "be": _list("was, seemed, proved"),
+        "very": _list("truly, remarkably, exceedingly, hugely"),
+        "utterly": _list("utterly, downright"),
+        "a bit": _list("a little, somewhat, a touch"),
+        "fairly": _list("reasonably, moderately"),
+        "not": _list("wasn't, was scarcely, was far from, was by no means"),
+        "emphatic": _list("was nothing less than, could only be called"),
+        "most": ["could scarcely be more"],
+        "saved": ["seemed {a} at first, only to be redeemed by a {b}", "was {a} until rescued by a {b}"],
+        "spoiled": ["seemed {a} at first, only to be ruined by a {b}", "was {a} until undermined by a {b}"],
+        "and": ["{a}; what is more, {b}", "{a}; besides, {b}"],
+        "but": ["{a}; still, {b}", "even though {a}, {b}", "{b}, even if {a}", "it is true that {a}, but {b}"],
+        "tie": ["{a} while {b}, which leaves us undecided", "{a}; {b}; on balance, a draw"],
+        "flat": [
+            "all told, the {it} seemed {flat}",
+            "my sister thought the {it} {flat}",
+            "the {it} wasn't exactly {a}, nor was it {b}",
+            "the {it} seemed {a} and {b} in equal measure",
+            "my cousin mentioned the {it} on Tuesday",
+        ],
+    },
+}
+
+# --- paraphrase: tables ---------------------------------------------------------------------------------------
+
+# What may fill a slot; "/" joins wordings of one meaning, so swapping them keeps a question the same.
+FILLERS: dict[str, dict[str, list[Synonyms]]] = {
+    "train": {
+        "job": _groups(
+            "doctor/physician; lawyer/attorney; teacher/schoolteacher; fireman/firefighter; nurse; cook/chef"
+        ),
+        "pet": _groups("puppy/young dog; kitten/young cat; rabbit/bunny; pig/hog; hen/chicken; parrot"),
+        "city": _groups(
+            "Paris/the French capital; London/the British capital; Rome/the Italian capital; Berlin; New York/NYC"
+        ),
+        "food": _groups("pasta/noodles; sweets/candy; chips/fries; rice; beans; fruit"),
+        "device": _groups("phone/mobile; laptop/notebook computer; TV/television; fridge/refrigerator; car/automobile"),
+        "n": _groups("two/2; three/3; five/5; ten/10; twenty/20"),
+        "ill": _groups("headache/sore head; fever/high temperature; cough; stomach ache/tummy pain"),
+        "kin": _groups("father/dad; mother/mum; boss/employer; flatmate/roommate; son"),
+        "tongue": _groups("French; Spanish; German; Italian"),
+    },
+    "held": {
+        "job": _groups(
+            "policeman/cop; pharmacist/chemist; author/writer; stewardess/flight attendant; pilot; barber/hairdresser"
+        ),
+        "pet": _groups("lamb/young sheep; calf/young cow; foal/young horse; goose; tortoise; stag/male deer"),
+        "city": _groups(
+            "Tokyo/the capital of Japan; Cairo/the capital of Egypt; Athens/the capital of Greece; Sydney; Vienna"
+        ),
+        "food": _groups("prawns/shrimps; aubergines/eggplants; biscuits/cookies; maize/corn; mushrooms; spinach"),
+        "device": _groups(
+            "vacuum cleaner/hoover; lorry/truck; motorbike/motorcycle; torch/flashlight; washing machine"
+        ),
+        "n": _groups("four/4; six/6; eight/8; fifteen/15; thirty/30"),
+        "ill": _groups("flu/influenza; insomnia/sleeplessness; hypertension/high blood pressure; asthma"),
+        "kin": _groups("grandfather/grandpa; grandmother/granny; landlord/property owner; aunt; fiancé/husband-to-be"),
+        "tongue": _groups("Japanese; Arabic; Dutch; Portuguese"),
+    },
+}
+# A paragraph is a family of questions about the same things; each line is one question in several wordings.
+QUESTIONS: dict[str, list[list[str]]] = {
+    "train": _paragraphs("""
+Does a {job1} earn more than a {job2}? | Is a {job1} better paid than a {job2}? | Does a {job2} earn less than a {job1}?
+Does a {job1} work longer hours than a {job2}? | Is the working day of a {job1} longer than that of a {job2}?
+
+Can a {pet1} chase a {pet2}? | Is it possible for a {pet1} to run after a {pet2}? | Can a {pet2} be chased by a {pet1}?
+Can a {pet1} scare a {pet2}? | Is it possible for a {pet1} to frighten a {pet2}? | Can a {pet2} be scared by a {pet1}?
+
+How do I get from {city1} to {city2} by train? | Which trains run to {city2} from {city1}?
+How do I get from {city1} to {city2} by bus? | Which coaches go to {city2} from {city1}?
+How much is a train ticket from {city1} to {city2}? | What is the rail fare to {city2} from {city1}?
+
+Is {city1} bigger than {city2}? | Does {city1} have more people than {city2}? | Is {city2} smaller than {city1}?
+Is {city1} warmer than {city2}? | Does {city1} have hotter weather than {city2}? | Is {city2} colder than {city1}?
+
+How long should I boil {food}? | How many minutes must {food} stay in boiling water?
+How long can I store {food}? | For how many days can {food} be kept?
+
+Why do some people like {food}? | What makes {food} popular with some people?
+Why do some people not like {food}? | For what reason is {food} disliked by some people?
+
+Would you trust a {device} that is under {n} years old? | Do you rely on a {device} of less than {n} years?
+Would you trust a {device} that is over {n} years old? | Do you rely on a {device} of more than {n} years?
+
+How can I cure a {ill} without medicine? | What gets rid of a {ill} if I do not want any pills?
+How can I cure a {ill} with medicine? | Which pills get rid of a {ill}?
+What causes a {ill}? | Why do people get a {ill}?
+
+Who will win the football final in {city}? | Which team is going to be the champion at the final in {city}?
+Who won the football final in {city}? | Which team became the champion at the final in {city}?
+
+How can I learn {tongue} in {n} months? | What is the best way to pick up {tongue} within {n} months?
+How can I teach {tongue} in {n} months? | What is the best way to instruct others in {tongue} within {n} months?
+
+How do I lose {n} kilos? | What should I do to get {n} kilos lighter?
+How do I gain {n} kilos? | What should I do to get {n} kilos heavier?
+
+Is it safe to live alone in {city}? | In {city}, are you out of danger if you live by yourself?
+Is it cheap to live alone in {city}? | In {city}, do you spend little if you live by yourself?
+
+What should I check before I buy a used {device}? | What must I look at prior to purchasing a second-hand {device}?
+What should I check before I sell a used {device}? | What must I look at prior to parting with a second-hand {device}?
+
+What does a {job} do all day? | What is the daily work of a {job} like?
+How do I become a {job}? | What does it take to start working as a {job}?
+How do I find a good {job}? | Where should I look for a {job} I can trust?
+
+What if my {kin1} does not trust my {kin2}? | What should I do when my {kin1} has no faith in my {kin2}?
+What if my {kin1} owes my {kin2} money? | What should I do when my {kin1} is in debt to my {kin2}?
+
+Why does my {device} make a strange noise? | What is the reason for the odd sound from my {device}?
+Why does my {device} have a strange smell? | What is the reason for the odd odour from my {device}?
+
+Can {food} harm a {pet}? | Might {food} be bad for a {pet}?
+Can {food} help a {pet} grow? | Might {food} make a {pet} bigger?
+
+Where can I buy cheap {food} in {city}? | Which shop in {city} sells {food} at a low price?
+Where can I eat good {food} in {city}? | Which restaurant in {city} serves tasty {food}?
+
+Should I bring an umbrella to {city} in May? | Is rain likely in {city} in May?
+Should I bring sun cream to {city} in May? | Is strong sun likely in {city} in May?
+
+Can my {kin} drive with a {ill}? | Is my {kin} allowed at the wheel with a {ill}?
+Can my {kin} swim with a {ill}? | Is my {kin} allowed in the water with a {ill}?
+
+How do I remove a scratch from my {device}? | What makes a scratch on my {device} go away?
+How do I connect a keyboard to my {device}? | What links a keyboard and my {device}?
+
+What present should I give my {kin}? | Which gift would make my {kin} glad?
+What advice should I give my {kin}? | Which words of wisdom does my {kin} need?
+
+Who taught your {kin} to speak {tongue}? | From whom did your {kin} learn {tongue}?
+Who told your {kin} to stop speaking {tongue}? | By whom was your {kin} forbidden to talk in {tongue}?
+
+How tall does a {pet} get in {n} weeks? | What height does a {pet} reach within {n} weeks?
+How heavy does a {pet} get in {n} weeks? | What weight does a {pet} reach within {n} weeks?
+
+Do I need a visa for {city}? | Must I apply for a visa if I travel to {city}?
+Do I need warm clothes in {city}? | Must I wear something thick if I travel to {city}?
+
+How often should I feed my {pet}? | How many times a day does my {pet} need food?
+How often should I wash my {pet}? | How many times a month does my {pet} need a bath?
+"""),
+    "held": _paragraphs("""
+Is a {job1} happier than a {job2}? | Does a {job1} enjoy life more than a {job2}? | Is a {job2} less happy than a {job1}?
+Is a {job1} braver than a {job2}? | Does a {job1} show more courage than a {job2}? | Is a {job2} less brave than a {job1}?
+
+Would a {pet1} attack a {pet2}? | Is a {pet1} likely to assault a {pet2}? | Would a {pet2} be attacked by a {pet1}?
+Would a {pet1} follow a {pet2}? | Is a {pet1} likely to walk behind a {pet2}? | Would a {pet2} be followed by a {pet1}?
+
+How long is the flight from {city1} to {city2}? | How many hours does a plane to {city2} take when leaving {city1}?
+How long is the drive from {city1} to {city2}? | How many hours does the road trip to {city2} take when leaving {city1}?
+Who first flew from {city1} to {city2}? | Which pilot was the earliest to fly to {city2} from {city1}?
+
+Did {city1} host the Olympics earlier than {city2}? | Were the Games held in {city1} before they came to {city2}?
+Will {city1} host the Olympics earlier than {city2}? | Are the Games going to be in {city1} before they come to {city2}?
+Did {city1} get an underground railway earlier than {city2}? | Was a metro built in {city1} before one in {city2}?
+
+Could I freeze {food}? | Is it okay to put {food} in the freezer?
+Could I fry {food}? | Is it okay to cook {food} in hot oil?
+Could I grow {food} at home? | Is it feasible to cultivate {food} in my own house?
+
+Are {food} and milk a healthy breakfast? | Is it good for my body to start the morning with milk and {food}?
+Are {food} and milk an unhealthy breakfast? | Is it harmful for my body to start the morning with milk and {food}?
+
+Has anyone hired a {device} for {n} days? | Did somebody ever rent a {device} over a period of {n} days?
+Has anyone built a {device} in {n} days? | Did somebody ever assemble a {device} over a period of {n} days?
+
+Is {ill} contagious? | Could I catch {ill} from somebody else?
+Is {ill} hereditary? | Could I inherit {ill} from an ancestor?
+Is {ill} curable? | Could anybody fully recover from {ill}?
+
+When did the war reach {city}? | In which year did the fighting arrive in {city}?
+Who ruled {city} during the war? | Which person was in power in {city} while the fighting went on?
+
+Should children study {tongue} before age {n}? | Would it help kids to begin {tongue} classes when younger than {n}?
+Should children study {tongue} after age {n}? | Would it help kids to begin {tongue} classes when older than {n}?
+
+Could a hotel refuse guests with {n} suitcases? | Are hotels allowed to turn away visitors who bring {n} bags?
+Could a hotel charge guests with {n} suitcases extra? | Are hotels allowed to bill visitors more if they bring {n} bags?
+
+Where may tourists park overnight in {city}? | Which places in {city} let visitors leave a vehicle until morning?
+Where may tourists eat overnight in {city}? | Which places in {city} let visitors have a meal until morning?
+
+How do I clean the inside of a {device}? | Which method removes dirt from the interior of a {device}?
+How do I insure a {device} against theft? | Which policy covers the loss of a {device} to burglars?
+
+Why did you quit being a {job}? | What made you give up your career as a {job}?
+Why did you never become a {job}? | What kept you from a career as a {job}?
+Which clothes does a {job} wear? | What is the usual outfit of a {job}?
+
+How do I tell my {kin1} that my {kin2} lied? | How could I inform my {kin1} of a lie by my {kin2}?
+How do I tell my {kin1} that my {kin2} is sick? | How could I inform my {kin1} of an illness of my {kin2}?
+
+Do vets recommend a bath for a {pet}? | Is washing a {pet} something that animal doctors advise?
+Do vets recommend a collar for a {pet}? | Is putting a strap round the neck of a {pet} something that animal doctors advise?
+"""),
+}
+
+# --- similarity: tables ---------------------------------------------------------------------------------------
+
+# A paragraph is a topic: who; did what; to what. Every combination makes sense, and each verb form is both the
+# past tense and the participle, so that it serves active and passive sentences alike.
+SCENES: dict[str, list[list[str]]] = {
+    "train": _paragraphs("""
+a chef / a cook; a mother / a mum; a boy / a lad
+sliced / cut up; washed / rinsed; burned / scorched
+the potatoes / the spuds; the carrots; the chicken / the poultry
+
+a gardener / a groundskeeper; a neighbour / the man next door; some children / some kids
+planted / put in; watered / sprinkled; dug up / uprooted
+the roses; the bushes / the shrubs; a sapling / a young tree
+
+a policeman / a police officer; a pedestrian / a person on foot; a young woman / a young lady
+stopped / halted; photographed / snapped; pushed / shoved
+a car / an automobile; a bicycle / a bike; a taxi / a cab
+
+a band / a music group; a singer / a vocalist; a student
+performed / played; recorded / taped; praised / commended
+a song / a tune; a lullaby; a symphony
+
+a secretary / an office assistant; the boss / the manager; a lawyer / an attorney
+mailed / posted; copied / duplicated; lost / mislaid
+a letter; a contract / an agreement; an invoice / a bill
+
+some workers / some labourers; a company / a firm; some volunteers / some unpaid helpers
+built / constructed; knocked down / demolished; repaired / fixed
+a house / a home; a bridge; a church / a chapel
+
+the president / the head of state; parliament / the legislature; the opposition
+rejected / turned down; approved / backed; delayed / put off
+the budget / the spending plan; the tax law; the treaty / the pact
+
+some thieves / some robbers; a gang / a band of criminals; a masked man
+grabbed / seized; damaged / harmed; sold / peddled
+a painting / a picture; the jewels / the gems; a statue / a sculpture
+
+a dog / a hound; a cat; a fox
+chased / pursued; sniffed / smelled; scared / frightened
+a rabbit / a bunny; a hen; a duck
+
+a teacher / a schoolteacher; a pupil / a schoolchild; a professor
+explained / clarified; checked / looked over; solved / worked out
+the puzzle / the riddle; the exercise / the task; the equation
+
+a doctor / a physician; a nurse; a soldier / a member of the army
+examined / looked at; treated / cared for; carried / bore away
+a patient / a sick person; a baby / an infant; an injured woman / a wounded woman
+
+a tailor / a dressmaker; a bride; a washerwoman / a laundress
+stitched / sewed; ironed / pressed; dyed / coloured
+a shirt; the trousers / the pants; a coat / an overcoat
+
+a reporter / a journalist; a publisher; a spokesman / a representative
+denied / disputed; announced / made public; misunderstood / got wrong
+the rumour / the gossip; the result / the outcome; the merger
+
+some hikers / some walkers; a guide; a forest ranger / a park warden
+climbed / scaled; avoided / kept away from; measured / surveyed
+the mountain / the peak; the rock; the glacier
+"""),
+    "held": _paragraphs("""
+a sailor / a seaman; the captain / the skipper; a fisherman
+steered / navigated; polished / shined; bought / purchased
+the yacht / the sailing boat; the ferry; the raft
+
+a director / a film-maker; an actress; some critics / some reviewers
+financed / funded; mocked / ridiculed; translated
+the musical; the movie / the motion picture; the drama / the stage play
+
+some scientists / some researchers; an engineer; a billionaire / a very rich man
+tested / tried out; designed / devised; wrecked / ruined
+a robot / an android; a rocket / a spacecraft; a satellite
+
+the judge / the magistrate; a detective / an investigator; the prosecutor
+questioned / interrogated; freed / released; kissed
+the suspect / the accused; the witness / the onlooker; the smuggler
+
+a farmer / an agriculturist; a shepherd; a farmhand / a ranch hand
+fed / nourished; counted / tallied; slaughtered / butchered
+the cattle / the cows; the geese; the goats
+
+a customer / a shopper; a tourist / a holidaymaker; a grandmother / a granny
+admired; returned / sent back; wrapped / packed up
+a necklace; a rug / a carpet; some spectacles / some glasses
+
+a storm / a tempest; a hurricane / a cyclone; an earthquake
+destroyed / devastated; threatened / endangered; missed / spared
+the village / the hamlet; the harbour / the port; the coast / the shoreline
+
+some hackers / some cyber criminals; a programmer / a software developer; a teenager / an adolescent
+blocked / obstructed; updated / upgraded; advertised / promoted
+the website / the internet site; the network; the database
+
+a janitor / a caretaker; a maid / a housekeeper; some prisoners / some inmates
+swept / brushed; decorated / adorned; locked / bolted
+the corridor / the hallway; the bathroom / the washroom; the cellar / the basement
+"""),
+}
+# Unimportant details: when, and in what manner.
+DETAILS: dict[str, dict[str, list[Synonyms]]] = {
+    "train": {
+        "when": _groups("on Monday; last week; this morning / earlier today; in spring / in springtime"),
+        "how": _groups("quickly / rapidly; finally / eventually; secretly"),
+    },
+    "held": {
+        "when": _groups("on Friday; last month; at dawn / at daybreak; in autumn / in the fall"),
+        "how": _groups("hastily / hurriedly; reportedly / allegedly; repeatedly"),
+    },
+}
+STATEMENTS: dict[str, list[str]] = {
+    "train": [
+        "{who} {how} {did} {what} {when}",
+        "{when} {who} {how} {did} {what}",
+        "{what} {was} {how} {did} by {who} {when}",
+    ],
+    "held": [
+        "{who} had {how} {did} {what} {when}",
+        "{when}, {what} had {how} been {did} by {who}",
+        "it was {who} that {how} {did} {what} {when}",
+    ],
+}
+
+
+# --- generators: each returns the texts of one row and its label ----------------------------------------------
+
+Row = tuple[tuple[str, ...], str]
+
+
+def _polish(text: str) -> str:
+    """Tidy spaces, choose between a and an, begin with a capital."""
+    text = re.sub(r"\s+", " ", text).replace(" ,", ",").strip(" ,")
+    text = re.sub(r"\b([Aa]) (?=[aeiouAEIOU])(?!unif|use)", r"\1n ", text)
+    return text[0].upper() + text[1:]
+
+
+def _predicate(rng: random.Random, pool: str, words: Mapping[int, list[str]]) -> tuple[str, int]:
+    """What is said of one thing, and its value from -2 to 2.
+
+    The rule: a mild word counts 1 and a strong one 2; an intensifier makes a mild word strong, a softener leaves
+    it mild; negation flips and dampens: denied praise is mild blame, denied mild blame ("not bad") is mild
+    praise, and denied strong blame ("not awful") is only neutral.
+    """
+    forms = FORMS[pool]
+    sign, strength = rng.choice((-1, 1)), rng.choice((1, 2))
+    word = rng.choice(words[sign * strength])
+    shape = rng.choice(("plain", "plain", "degree", "degree", "emphatic", "not"))
+    if rng.random() < 0.2:
+        strength, word = 2, "a " + rng.choice(VERDICTS[pool][2 * sign])
+        shape = rng.choice(("plain", "not"))
+    if shape == "not":
+        return f"{rng.choice(forms['not'])} {word}", -1 if sign > 0 else 2 - strength
+    if shape == "emphatic" and strength == 2:
+        return f"{rng.choice(forms['emphatic'])} {word}", 2 * sign
+    if shape == "emphatic" and len(word) > 6:  # short adjectives do not go with "more"
+        return f"{rng.choice(forms['most'])} {word}", 2 * sign
+    degree = ""
+    if shape == "degree" and strength == 2:
+        degree = rng.choice(forms["utterly"])
+    elif shape == "degree" and rng.random() < 0.5:
+        degree, strength = rng.choice(forms["very"]), 2
+    elif shape == "degree":
+        degree = rng.choice(forms["fairly" if sign > 0 else "a bit"])
+    return f"{rng.choice(forms['be'])} {degree} {word}", strength * sign
+
+
+def _sentiment(rng: random.Random, pool: str) -> Row:
+    """One review sentence.
+
+    The rule where two opinions meet: of the same sign, the stronger one counts; of opposite signs, the main
+    clause (after "but", beside "although") wins but is dampened to mild, and a declared tie is neutral.
+    """
+    forms, opinions = FORMS[pool], OPINIONS[pool]
+    things, own = ([_list(part) for part in _list(line, "|")] for line in rng.choice(DOMAINS[pool]))
+    words = {polarity: opinions[polarity] + own[i] for i, polarity in enumerate((-2, -1, 1, 2))}
+    whole, part = rng.choice(things[0]), rng.choice(things[1])
+    shape = rng.choice(("one", "one", "one", "two", "two", "two", "saved", "flat"))
+    if shape == "saved":
+        value = rng.choice((-1, 1))
+        pattern = f"the {whole} " + rng.choice(forms["saved" if value > 0 else "spoiled"])
+        text = pattern.format(a=rng.choice(words[-value]), b=f"{rng.choice(words[2 * value])} {part}")
+        return (_polish(text) + ".",), str(value + 2)
+    if shape == "flat":
+        good, bad = rng.choice(((opinions[1], opinions[-1]), (own[2], own[1])))  # both general or both special
+        slots = {"it": whole, "flat": rng.choice(opinions[0]), "a": rng.choice(good), "b": rng.choice(bad)}
+        return (_polish(rng.choice(forms["flat"]).format(**slots)) + ".",), "2"
+
+    said, value = _predicate(rng, pool, words)
+    first = f"the {whole} {said}"
+    said, other = _predicate(rng, pool, words)
+    second = f"the {part} {said}"
+    if rng.random() < 0.4:
+        other = rng.choice((-2, -1, 1, 2))
+        second = rng.choice(REMARKS[pool][other])
+    if shape == "one" or value * other == 0:
+        text = rng.choice(forms["open"]) + first
+    elif value * other > 0:
+        text = rng.choice(forms["and"]).format(a=first, b=second)
+        value = max(value, other, key=abs)
+    elif rng.random() < 0.2:
+        text = rng.choice(forms["tie"]).format(a=first, b=second)
+        value = 0
+    else:
+        text = rng.choice(forms["but"]).format(a=first, b=second)
+        value = 1 if other > 0 else -1
+    return (_polish(text) + ".",), str(value + 2)
+
+
+def _fill(rng: random.Random, pattern: str, meanings: Mapping[str, Synonyms]) -> str:
+    """Give every slot of a pattern any of the wordings of its meaning."""
+    words = {slot: rng.choice(wordings) for slot, wordings in meanings.items()}
+    was = "were" if words.get("what", "").endswith("s") else "was"
+    return _polish(pattern.format(was=was, **words))
+
+
+def _slots(question: str) -> list[str]:
+    return sorted(set(re.findall(r"{(\w+)}", question)))
+
+
+def _paraphrase(rng: random.Random, pool: str) -> Row:
+    """Two questions.
+
+    The rule: they are duplicates if they are wordings of one line of QUESTIONS with the same meanings in its
+    slots. A hard negative is such a pair with one change: two roles swapped, one slot given another meaning, or
+    another line about the same things asked (another tense, negation, comparison, ...). As positives and negatives vary their
+    wording alike, the share of common words hardly tells the label.
+    """
+    family, unrelated = rng.sample(QUESTIONS[pool], 2)
+    question = rng.choice(family)
+    meanings: dict[str, Synonyms] = {}
+    spare: dict[str, Synonyms] = {}
+    for kind, choices in FILLERS[pool].items():
+        one, two, three = rng.sample(choices, 3)
+        meanings |= {kind: one, f"{kind}1": one, f"{kind}2": two}
+        spare |= {kind: three, f"{kind}1": three, f"{kind}2": three}
+    wordings = _list(question, "|")
+    first = second = rng.choice(wordings)
+    if rng.random() < 0.7:
+        first, second = rng.sample(wordings, 2)
+
+    changed = dict(meanings)
+    change = rng.choice(("none", "none", "none", "role", "slot", "question", "easy"))
+    if change == "role" and "1}" in question:
+        for slot in [slot for slot in meanings if slot.endswith("1")]:
+            changed[slot], changed[slot[:-1] + "2"] = meanings[slot[:-1] + "2"], meanings[slot]
+    elif change in ("role", "slot"):
+        slot = rng.choice(_slots(question))
+        changed[slot] = spare[slot]
+    elif change == "question":
+        lines = family if rng.random() < 0.5 else [line for lines in QUESTIONS[pool] for line in lines]
+        others = [line for line in lines if line != question and _slots(line) == _slots(question)]
+        second = rng.choice(_list(rng.choice(others), "|"))
+    elif change == "easy":
+        second = rng.choice(_list(rng.choice(unrelated), "|"))
+    texts = [_fill(rng, first, meanings), _fill(rng, second, changed)]
+    rng.shuffle(texts)
+    return tuple(texts), "1" if change == "none" else "0"
+
+
+def _score(one: Mapping[str, Synonyms], two: Mapping[str, Synonyms], same_topic: bool) -> float:
+    """How alike two scenes are, from 0 to 5; details weigh less once something important differs.
+
+    The rule: 5 same meaning; above 4 an unimportant detail (when, how) is missing, 4 it differs; about 3 who, what
+    or the deed differs (the deed weighs most); about 2 two of these differ; about 1 only the topic is common;
+    0 other topic.
+    """
+    weights = {"who": 1.8, "what": 2.0, "did": 2.4}
+    differing = [weight for role, weight in weights.items() if one[role] != two[role]]
+    if not same_topic:
+        return 0.4 if one["when"] == two["when"] != ("",) else 0.0
+    cost = (0.0, max(differing, default=0), max(differing, default=0) + 1, 4.0)[len(differing)]
+    for role, missing, other in (("when", 0.4, 0.6), ("how", 0.2, 0.4)):
+        if one[role] != two[role]:
+            detail = missing if ("",) in (one[role], two[role]) else other
+            cost += 0.2 if differing else detail
+    return round(5 - cost, 1)
+
+
+def _similarity(rng: random.Random, pool: str) -> Row:
+    """Two statements, the second made from the first by changing some of who, what, the deed, when and how."""
+    scene, elsewhere = rng.sample(SCENES[pool], 2)
+    differing = rng.choice((0, 0, 0, 1, 1, 2, 2, 3, 4))
+    one = {role: rng.choice(_groups(line)) for role, line in zip(("who", "did", "what"), scene, strict=True)}
+    two = dict(one)
+    for role in rng.sample(sorted(one), min(differing, 3)):
+        line = (elsewhere if differing == 4 else scene)[("who", "did", "what").index(role)]
+        two[role] = rng.choice([group for group in _groups(line) if group != one[role]])
+    for role, choices in DETAILS[pool].items():
+        one[role] = rng.choice([("",), *choices])
+        two[role] = one[role] if rng.random() < 0.5 else rng.choice([("",), *choices])
+    texts = tuple(_fill(rng, rng.choice(STATEMENTS[pool]), scene) + "." for scene in (one, two))
+    return texts, str(_score(one, two, same_topic=differing < 4))
+
+
+GENERATORS: dict[str, Callable[[random.Random, str], Row]] = {
+    "sentiment": _sentiment,
+    "paraphrase": _paraphrase,
+    "similarity": _similarity,
+}
+
+
+def demo_rows(task: str, split: str, seed: int = 0) -> list[dict[str, str]]:
+    """The rows of one split of a task, all values strings as from a csv file; the same for the same seed."""
+    if task not in TASKS:
+        raise ValueError(f"unknown demo task {task!r}; valid tasks: {', '.join(TASKS)}")
+    if split not in SPLITS:
+        raise ValueError(f"unknown demo split {split!r}; valid splits: {', '.join(SPLITS)}")
+    rng = random.Random(f"{seed}/{task}/{split}")
+    pool = "train" if split == "train" else "held"
+    # Dev and test draw from the same tables, so test has to avoid what dev holds.
+    taken = {_key(row, task) for row in demo_rows(task, "dev", seed)} if split == "test" else set()
+    wanted = Counter({label: round(share * SIZES[split]) for label, share in SHARES[task].items()})
+    found: list[tuple[str, ...]] = []
+    while len(found) < SIZES[split]:
+        texts, label = GENERATORS[task](rng, pool)
+        bin_, key = label[0], tuple(sorted(texts))
+        if wanted[bin_] > 0 and key not in taken and len(set(texts)) == len(texts):
+            wanted[bin_] -= 1
+            taken.add(key)
+            found.append((*texts, label))
+    rng.shuffle(found)  # the last ones found all have the labels that are hardest to fill
+    return [
+        dict(zip(COLUMNS[task], (f"{task}-{split}-{number}", *row), strict=True))
+        for number, row in enumerate(found, start=1)
+    ]
+
+
+def _key(row: Mapping[str, str], task: str) -> tuple[str, ...]:
+    """What makes a row the same as another: its texts, in whatever order."""
+    return tuple(sorted(row[column] for column in COLUMNS[task][1:-1]))

@@ -1,0 +1,197 @@
+"""Rows from csv, tsv, jsonl and parquet files (each optionally .gz), from `datasets`, and from the demo corpus.
+
+Every reader yields chunks of raw rows with their line numbers, so that a large file is never held as Python
+objects at once and a bad row can be pointed at.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from manyheads.errors import UserError, nearest
+from manyheads.recipe import Source
+
+CHUNK = 10_000
+FORMATS = ("csv", "tsv", "jsonl", "parquet")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of one source. `rows[i]` holds the cells in the order of `columns`; None where a row is malformed."""
+
+    columns: list[str]
+    rows: list[list[Any] | None]
+    lines: list[int]
+    faults: list[str]  # one reason per malformed row, in order
+
+
+def read_chunks(source: Source, root: Path, default_split: str) -> Iterator[Chunk]:
+    """The rows of a source, in order."""
+    if source.demo is not None:
+        yield from _read_demo(source.demo, source.split or default_split)
+    elif source.hub is not None:
+        yield from _read_hub(source, default_split)
+    else:
+        path = find_file(source, root)
+        if path is None:
+            raise UserError(f"{root / str(source.file)}: no such file.")
+        try:
+            yield from _READERS[file_format(path)](path)
+        except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+            raise UserError(f"{path}: cannot be read: {error}. Expected {file_format(path)} in UTF-8.") from None
+
+
+def find_file(source: Source, root: Path) -> Path | None:
+    """The source's file, or the same one compressed; None where there is neither, or it is no file."""
+    plain = root / str(source.file)
+    return next((path for path in (plain, plain.with_name(f"{plain.name}.gz")) if path.is_file()), None)
+
+
+def source_name(source: Source, default_split: str) -> str:
+    """What messages call a source."""
+    if source.file is not None:
+        return source.file
+    kind, name = ("demo", source.demo) if source.demo is not None else ("hub", source.hub)
+    return f"{kind}:{name}/{source.split or default_split}"
+
+
+def file_format(path: Path) -> str:
+    """'csv', 'tsv', 'jsonl' or 'parquet', by the file's ending without .gz."""
+    ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    ending = ending.lstrip(".").lower()
+    if ending not in FORMATS:
+        raise UserError(f"{path}: unknown file format '.{ending}'. Known: {', '.join(FORMATS)}, each optionally .gz.")
+    return ending
+
+
+def _open(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+
+
+def _read_csv(path: Path) -> Iterator[Chunk]:
+    csv.field_size_limit(sys.maxsize)
+    with _open(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text:
+        first = text.readline()
+        if not first.strip():
+            raise UserError(f"{path}: empty; expected a header line with column names.")
+        delimiter = "\t" if file_format(path) == "tsv" else max(",\t;", key=first.count)
+        text.seek(0)
+        reader = csv.reader(text, delimiter=delimiter)
+        columns = [name.strip() for name in next(reader)]
+        rows: list[list[Any] | None] = []
+        lines: list[int] = []
+        faults: list[str] = []
+        line = reader.line_num + 1
+        try:
+            for cells in reader:
+                if cells:  # a blank line is no row
+                    if not lines and len(cells) == len(columns) + 1:
+                        columns = ["", *columns]  # the header does not name the index column before the others
+                    good = len(cells) == len(columns)
+                    if not good:
+                        faults.append(f"{len(cells)} cells where the header has {len(columns)}")
+                    rows.append(cells if good else None)
+                    lines.append(line)
+                line = reader.line_num + 1
+                if len(rows) == CHUNK:
+                    yield Chunk(columns, rows, lines, faults)
+                    rows, lines, faults = [], [], []
+        except csv.Error as error:
+            raise UserError(f"{path}:{reader.line_num}: not valid csv: {error}.") from None
+        yield Chunk(columns, rows, lines, faults)
+
+
+def _read_jsonl(path: Path) -> Iterator[Chunk]:
+    columns: list[str] = []
+    rows: list[list[Any] | None] = []
+    lines: list[int] = []
+    faults: list[str] = []
+    with _open(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
+        for number, line in enumerate(text, start=1):
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line)
+                if not isinstance(found, dict):
+                    raise ValueError
+            except ValueError:
+                rows.append(None)
+                faults.append("not a JSON object")
+            else:
+                columns.extend(key for key in found if key not in columns)
+                rows.append([found.get(key) for key in columns])
+            lines.append(number)
+            if len(rows) == CHUNK:
+                yield Chunk(list(columns), _even(rows, len(columns)), lines, faults)
+                rows, lines, faults = [], [], []
+    yield Chunk(list(columns), _even(rows, len(columns)), lines, faults)
+
+
+def _even(rows: list[list[Any] | None], width: int) -> list[list[Any] | None]:
+    """JSON objects need not have the same keys; rows read before a key was first seen are shorter."""
+    return [None if row is None else row + [None] * (width - len(row)) for row in rows]
+
+
+def _read_parquet(path: Path) -> Iterator[Chunk]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with _open(path) as raw:
+            file = pq.ParquetFile(io.BytesIO(raw.read()) if path.suffix == ".gz" else raw)
+            line = 1
+            for batch in file.iter_batches(batch_size=CHUNK):
+                columns = [column.to_pylist() for column in batch.columns]
+                count = batch.num_rows
+                rows: list[list[Any] | None] = [list(cells) for cells in zip(*columns, strict=True)]
+                yield Chunk(batch.schema.names, rows, list(range(line, line + count)), [])
+                line += count
+            if line == 1:
+                yield Chunk(file.schema_arrow.names, [], [], [])
+    except pa.ArrowInvalid as error:
+        raise UserError(f"{path}: not a valid parquet file: {error}.") from None
+
+
+def _read_hub(source: Source, default_split: str) -> Iterator[Chunk]:
+    import datasets
+
+    split = source.split or {"dev": "validation"}.get(default_split, default_split)
+    options = {"split": split, "revision": source.revision}
+    try:
+        data = datasets.load_dataset(str(source.hub), source.config, **options)
+    except Exception as error:  # `datasets` raises a dozen kinds, all of them about the name or the network
+        place = f"hub:{source.hub}" + (f" (configuration {source.config})" if source.config else "")
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(
+            f"{place}: split '{split}' cannot be loaded: {reason}\n"
+            "Check name, configuration and split; without network only a local folder or a cached data set works."
+        ) from None
+    classes = {name: feature for name, feature in data.features.items() if isinstance(feature, datasets.ClassLabel)}
+    for start in range(0, len(data), CHUNK):
+        batch = data[start : start + CHUNK]
+        for name, feature in classes.items():  # class numbers → names; -1 is how the hub writes 'no label'
+            batch[name] = [None if one is None or one < 0 else feature.int2str(one) for one in batch[name]]
+        rows: list[list[Any] | None] = [list(cells) for cells in zip(*batch.values(), strict=True)]
+        yield Chunk(list(batch), rows, list(range(start + 1, start + 1 + len(rows))), [])
+
+
+def _read_demo(task: str, split: str) -> Iterator[Chunk]:
+    from manyheads.data import demo
+
+    if task not in demo.TASKS:
+        raise UserError(f"Unknown demo task '{task}'.{nearest(task, demo.TASKS)}")
+    if split not in demo.SPLITS:
+        raise UserError(f"Unknown demo split '{split}'.{nearest(split, demo.SPLITS)}")
+    found = demo.demo_rows(task, split)
+    yield Chunk(list(found[0]), [list(row.values()) for row in found], list(range(1, len(found) + 1)), [])
+
+
+_READERS = {"csv": _read_csv, "tsv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet}

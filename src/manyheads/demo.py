@@ -1,0 +1,30 @@
+"""`manyheads demo`: the main job on embedded defaults, from generated data to answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from manyheads.recipe_file import load_recipe
+from manyheads.train import train
+
+SENTENCES = (
+    "The soup was not bad at all.",
+    "A tedious lecture, only rescued by its charming speaker.",
+    "I have never stayed in a more wonderful hotel.",
+)
+PAIRS = (
+    ("How do I learn to swim?", "What is the best way to learn swimming?"),
+    ("Can a cat chase a dog?", "Can a dog chase a cat?"),
+)
+
+
+def run_demo(overrides: dict[str, Any], output: str) -> dict[str, Any]:
+    """Train the demo recipe and answer a few sentences with what came out."""
+    recipe = load_recipe("demo", {"output": output, **overrides})
+    run = train(recipe, overwrite=True)
+    answers = []
+    for task, texts in (("sentiment", SENTENCES), ("paraphrase", PAIRS), ("similarity", PAIRS)):
+        for text, answer in zip(texts, run.predict(task, texts), strict=True):
+            shown = text if isinstance(text, str) else " / ".join(text)
+            answers.append({"task": task, "text": shown, "answer": answer["prediction"]})
+    return {"metrics": run.metrics, "answers": answers}

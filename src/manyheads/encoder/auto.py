@@ -1,0 +1,92 @@
+"""Any other transformers encoder behind the same face.
+
+Packed tokens are padded for the model and unpacked behind it, so what is gained by packing is lost here; results
+are the same. `embed` gives word embeddings only: position, segment and norm are added inside the model, so a
+regulariser that perturbs embeddings does so before them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.encoder.base import Encoder
+from manyheads.errors import UserError
+from manyheads.recipe import EncoderSettings
+from manyheads.tokens import PackedTokens
+
+LONGEST = 512
+
+
+class AutoEncoder(Encoder):
+    """A transformers model run on padded batches."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.width = int(model.config.hidden_size)
+        positions = int(getattr(model.config, "max_position_embeddings", LONGEST) or LONGEST)
+        # RoBERTa numbers positions from padding_idx + 1, so that many of its rows are never used
+        reserved = (model.config.pad_token_id or 0) + 1 if model.config.model_type in _OFFSET_POSITIONS else 0
+        self.max_length = min(positions - reserved, LONGEST)
+        self.layers = _find_layers(model)
+        self.pooler = None
+        self._takes_segments = "token_type_ids" in inspect.signature(model.forward).parameters
+        self._segments = int(getattr(model.config, "type_vocab_size", 0) or 0)
+
+    def embed(self, tokens: PackedTokens) -> Tensor:
+        return self.model.get_input_embeddings()(tokens.ids)
+
+    def encode(self, embedded: Tensor, tokens: PackedTokens) -> Tensor:
+        longest = int(tokens.lengths.max())
+        real = torch.arange(longest, device=embedded.device) < tokens.lengths[:, None]  # [sequences, longest]
+        rows = (tokens.starts[:, None] + torch.arange(longest, device=embedded.device))[real]
+        padded = embedded.new_zeros((*real.shape, embedded.shape[1])).masked_scatter(real[..., None], embedded[rows])
+        options: dict[str, Tensor] = {}
+        if self._takes_segments and self._segments > 1:
+            options["token_type_ids"] = torch.zeros(real.shape, dtype=torch.long, device=embedded.device)
+            options["token_type_ids"][real] = tokens.segments[rows]
+        states = self.model(inputs_embeds=padded, attention_mask=real.long(), **options).last_hidden_state
+        packed = torch.empty_like(embedded).index_copy(0, rows, states[real].to(embedded.dtype))
+        return packed if tokens.kept is None else packed[tokens.kept]
+
+    def save(self, folder: Path) -> None:
+        self.model.save_pretrained(folder)
+
+
+_OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
+
+
+def _find_layers(model: nn.Module) -> nn.ModuleList:
+    """The list of transformer layers: the first module list as long as the model is deep."""
+    depth = getattr(model.config, "num_hidden_layers", None)
+    for module in model.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == depth:
+            return module
+    return nn.ModuleList()  # ALBERT and its like share one layer
+
+
+def load_auto(folder: Path, settings: EncoderSettings) -> AutoEncoder:
+    """Load a folder with transformers' AutoModel; safetensors only."""
+    from transformers import AutoConfig, AutoModel
+
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        if config.is_encoder_decoder:
+            raise UserError(f"{folder}: '{config.model_type}' is an encoder-decoder; name an encoder.")
+        for names, rate in (
+            (("hidden_dropout_prob", "dropout", "hidden_dropout"), settings.dropout),
+            (("attention_probs_dropout_prob", "attention_dropout"), settings.attention_dropout),
+        ):
+            for name in names:
+                if rate is not None and hasattr(config, name):
+                    setattr(config, name, rate)
+        model = AutoModel.from_pretrained(folder, config=config, use_safetensors=True, dtype=torch.float32)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(f"{folder}: transformers cannot load this encoder: {reason}") from None
+    return AutoEncoder(model)

@@ -1,0 +1,48 @@
+"""Both sentences of a pair in one input, so that every layer can compare them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor
+
+from manyheads.encodings.base import Encoding, Ids
+from manyheads.registry import register
+from manyheads.tokens import Frame, truncate_pair
+
+if TYPE_CHECKING:
+    from manyheads.tasks import Task
+
+
+@register("encodings", "cross", paper="A, B, E")
+class Cross(Encoding):
+    """[CLS] s1 [SEP] s2 [SEP] as one input; the head sees the joint embedding.
+
+    `segments`: tell the two sentences apart by segment id (paper B's future work).
+    An over-long pair is cut at the end of its longer sentence first.
+    """
+
+    def __init__(self, *, segments: bool = True) -> None:
+        super().__init__()
+        self.segments = segments
+
+    def unfit(self, task: Task) -> str | None:
+        return None if task.pair else "'cross' takes two text columns, this task has one; use 'single'."
+
+    def inputs(self, texts: tuple[Ids, ...], frame: Frame, max_length: int) -> list[tuple[Ids, Ids]]:
+        first, second = truncate_pair(len(texts[0]), len(texts[1]), max_length - frame.around_two)
+        ids = np.concatenate([frame.start, texts[0][:first], frame.middle, texts[1][:second], frame.end])
+        segments = np.zeros_like(ids)
+        if self.segments:
+            segments[len(frame.start) + first + len(frame.middle) :] = frame.segment_b
+        return [(ids, segments)]
+
+    def untruncated_length(self, lengths: tuple[np.ndarray, ...], frame: Frame) -> np.ndarray:
+        return lengths[0] + lengths[1] + frame.around_two
+
+    def features(self, width: int) -> int:
+        return width
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        return pooled

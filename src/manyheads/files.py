@@ -1,0 +1,81 @@
+"""Files and folders that are either whole or not there: written aside, synced, renamed, checksummed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from manyheads.errors import UserError
+
+CHECKSUMS = "checksums.json"
+DAMAGED = "\nDelete that folder: `manyheads resume RUN` then goes on from the checkpoint before it, or starts again."
+
+
+def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """`fill` writes into a folder aside, which takes the place of `folder` only when every byte is on disk."""
+    aside, old = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
+    restore_folder(folder)
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    fill(aside)
+    files = sorted(file for file in aside.rglob("*") if file.is_file())
+    sums = {str(file.relative_to(aside)): file_sha256(file) for file in files}
+    (aside / CHECKSUMS).write_text(json.dumps(sums, indent=1))
+    for file in [*files, aside / CHECKSUMS, aside]:
+        _sync(file)
+    if folder.exists():
+        folder.rename(old)
+    aside.rename(folder)
+    _sync(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def restore_folder(folder: Path) -> None:
+    """Undo a replacement that was cut off between its two renames; remove what else it left."""
+    old = folder.with_name(f".{folder.name}.old")
+    if old.is_dir() and not folder.exists():
+        old.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def check_folder(folder: Path) -> None:
+    """Stop unless every file of the folder is there with the checksum it was written with."""
+    try:
+        sums: dict[str, str] = json.loads((folder / CHECKSUMS).read_text())
+    except (OSError, ValueError):
+        raise UserError(f"{folder}: not a whole checkpoint: {CHECKSUMS} is missing or damaged.{DAMAGED}") from None
+    for name, sha256 in sums.items():
+        file = folder / name
+        if not file.is_file():
+            raise UserError(f"{file}: missing from the checkpoint.{DAMAGED}")
+        if file_sha256(file) != sha256:
+            raise UserError(f"{file}: damaged: its checksum is not the one it was written with.{DAMAGED}")
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    aside = file.with_name(f".{file.name}.new")
+    aside.write_text(text, encoding="utf-8")
+    _sync(aside)
+    aside.replace(file)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def file_sha256(file: Path) -> str:
+    try:
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}.") from None

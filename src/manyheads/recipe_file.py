@@ -1,0 +1,170 @@
+"""Reading a recipe: YAML file, shipped name or dict, with overrides; every fault at once, each with key and line."""
+
+from __future__ import annotations
+
+import types
+import typing
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from manyheads.errors import UserError, nearest
+from manyheads.recipe import KeyPath, Origin, Recipe
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """The recipes that come with the package: name → file."""
+    folder = Path(str(resources.files("manyheads"))) / "recipes"
+    return {str(file.relative_to(folder).with_suffix("")): file for file in sorted(folder.rglob("*.yaml"))}
+
+
+def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] | None = None) -> Recipe:
+    """A recipe from a YAML file, the name of a shipped recipe, or a dict; `overrides` are {dotted.key: value}."""
+    if isinstance(source, dict):
+        origin, content, base = Origin(), _copy(source), Path.cwd()
+    else:
+        path = _find_file(Path(source))
+        origin, content = _parse(path)
+        content.setdefault("name", path.stem)
+        base = Path.cwd() if path in shipped_recipes().values() else path.parent
+    for key, value in (overrides or {}).items():
+        _override(content, origin, key, value)
+    try:
+        recipe = Recipe.model_validate(content)
+    except ValidationError as error:
+        faults = [_explain(dict(fault), origin) for fault in error.errors()]
+        count = f"{len(faults)} faults" if len(faults) > 1 else "a fault"
+        raise UserError(f"{origin.file} has {count}:\n" + "\n".join(f"  {fault}" for fault in faults)) from None
+    recipe._origin = origin
+    from_command_line = ("data", "root") in origin.overridden
+    recipe.data.root = str(((Path.cwd() if from_command_line else base) / (recipe.data.root or ".")).resolve())
+    return recipe
+
+
+def parse_overrides(words: list[str]) -> dict[str, Any]:
+    """['training.epochs=1'] → {'training.epochs': 1}; values are YAML."""
+    result = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise UserError(f"Override '{word}': expected key.path=value, for example training.epochs=1.")
+        try:
+            result[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise UserError(f"Override '{word}': the value is not valid YAML; quote it.") from None
+    return result
+
+
+def _find_file(path: Path) -> Path:
+    if path.is_file():
+        return path.resolve()
+    shipped = shipped_recipes()
+    if str(path) in shipped:
+        return shipped[str(path)]
+    raise UserError(
+        f"No recipe '{path}': there is no such file, and no shipped recipe has that name.{nearest(str(path), shipped)}"
+    )
+
+
+def _parse(path: Path) -> tuple[Origin, dict[str, Any]]:
+    origin = Origin(path.name)
+    try:
+        text = path.read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        content = yaml.safe_load(text)
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not a text file in UTF-8.") from None
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise UserError(f"{path.name}{line}: not valid YAML: {error.problem}.") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path.name}: not valid YAML: {error}.") from None
+    if not isinstance(content, dict) or node is None:
+        raise UserError(
+            f"{path.name}: expected keys and values, such as\n  tasks:\n    reviews:\n      train: reviews.csv"
+        )
+    repeated: list[str] = []
+    _note_lines(node, (), origin, repeated)
+    if repeated:
+        raise UserError("\n".join(repeated))
+    return origin, content
+
+
+def _note_lines(node: yaml.Node, path: KeyPath, origin: Origin, repeated: list[str]) -> None:
+    """Remember the line of every key; a key that stands twice would silently lose its first value."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            here = (*path, str(key.value))
+            line = key.start_mark.line + 1
+            if here in origin.lines:
+                what = "task" if path == ("tasks",) else "key"
+                repeated.append(
+                    f"{origin.file}:{line}: {'.'.join(map(str, here))}: this {what} already stands in line "
+                    f"{origin.lines[here]}. Give each {what} a name of its own."
+                )
+            origin.lines[here] = line
+            _note_lines(value, here, origin, repeated)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            origin.lines[*path, index] = value.start_mark.line + 1
+            _note_lines(value, (*path, index), origin, repeated)
+
+
+def _copy(value: Any) -> Any:
+    return {key: _copy(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def _override(content: dict[str, Any], origin: Origin, key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    place = content
+    for step in parents:
+        inner = place.get(step)
+        if isinstance(inner, str):  # `encoder: NAME` and `loss: NAME` are short for a mapping
+            inner = {"name": inner}
+        if inner is not None and not isinstance(inner, dict):
+            raise UserError(f"command line: {key}: '{step}' is not a mapping in {origin.file}.")
+        place[step] = inner = inner or {}
+        place = inner
+    place[last] = value
+    origin.overridden.add((*parents, last))
+
+
+def _explain(fault: dict[str, Any], origin: Origin) -> str:
+    path: KeyPath = fault["loc"]
+    if fault["type"] == "extra_forbidden":
+        message = f"unknown key.{nearest(str(path[-1]), _known_keys(path[:-1]))}"
+    elif fault["type"] == "missing":
+        message = "missing."
+        if path == ("tasks",):
+            message = "missing. A recipe needs at least one task with its training data."
+    else:
+        message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] != "value_error":
+            message += f" (found {fault['input']!r})"
+    return f"{origin.place(path)}: {message}"
+
+
+def _known_keys(path: KeyPath) -> list[str]:
+    """The keys that the recipe's model allows at a place."""
+    annotation: Any = Recipe
+    for step in path:
+        annotation = _strip(annotation)
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            annotation = annotation.model_fields[str(step)].annotation
+        else:
+            annotation = typing.get_args(annotation)[-1]  # dict[str, X] or list[X] → X
+    annotation = _strip(annotation)
+    return list(annotation.model_fields) if issubclass(annotation, BaseModel) else []
+
+
+def _strip(annotation: Any) -> Any:
+    """X | None → X; Annotated[X, …] → X."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return _strip(typing.get_args(annotation)[0])
+    if origin in (typing.Union, types.UnionType):
+        return _strip(next(one for one in typing.get_args(annotation) if one is not type(None)))
+    return annotation

@@ -1,0 +1,110 @@
+"""Name → part. A part is a class or function that a recipe can name.
+
+    @register("losses", "mse", paper="all")
+    class MeanSquaredError: ...
+
+Positional arguments of a part's constructor are supplied by manyheads; keyword-only arguments are the options
+that a recipe may set, and their type hints are how a recipe's values are checked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from manyheads.errors import UserError, nearest
+
+# family → the module whose import registers its parts, in the order in which data flows through them
+FAMILIES = {
+    "samplers": "manyheads.sampling",
+    "encodings": "manyheads.encodings",
+    "pooling": "manyheads.encodings",
+    "heads": "manyheads.heads",
+    "losses": "manyheads.losses",
+    "scalarizers": "manyheads.combine",
+}
+
+_parts: dict[tuple[str, str], Part] = {}
+Factory = TypeVar("Factory", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Part:
+    """One registered strategy."""
+
+    family: str
+    name: str
+    paper: str  # letters of the papers it comes from, as in the README's table; "" where it is ours
+    factory: Callable[..., Any]
+
+    @property
+    def summary(self) -> str:
+        """The first line of the part's docstring."""
+        return (inspect.getdoc(self.factory) or "").split("\n")[0]
+
+    @cached_property
+    def options(self) -> type[BaseModel]:
+        """The part's keyword-only arguments as a pydantic model: their names, types and defaults."""
+        init = self.factory.__init__ if inspect.isclass(self.factory) else self.factory
+        hints = get_type_hints(init)
+        fields: dict[str, Any] = {
+            name: (hints.get(name, Any), ... if argument.default is argument.empty else argument.default)
+            for name, argument in inspect.signature(init).parameters.items()
+            if argument.kind is argument.KEYWORD_ONLY
+        }
+        return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
+
+    def check(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options with their values converted to the right types, or a ValueError that names the fault."""
+        try:
+            checked = self.options(**options)
+        except ValidationError as error:
+            raise ValueError("; ".join(self._explain(dict(fault)) for fault in error.errors())) from None
+        return {name: getattr(checked, name) for name in options}
+
+    def _explain(self, fault: dict[str, Any]) -> str:
+        option = str(fault["loc"][0])
+        if fault["type"] == "extra_forbidden":
+            return f"'{self.name}' has no option '{option}'.{nearest(option, self.options.model_fields)}"
+        return f"option '{option}' of '{self.name}': {fault['msg']} (found {fault['input']!r})"
+
+
+def register(family: str, name: str, *, paper: str = "") -> Callable[[Factory], Factory]:
+    """Decorator: make a class or function available to recipes as ``name``."""
+    if family not in FAMILIES:
+        raise ValueError(f"unknown family '{family}'.{nearest(family, FAMILIES)}")
+
+    def add(factory: Factory) -> Factory:
+        if (family, name) in _parts:
+            raise ValueError(f"{family} already has a part named '{name}'")
+        _parts[family, name] = Part(family, name, paper, factory)
+        return factory
+
+    return add
+
+
+def parts(family: str | None = None) -> list[Part]:
+    """All registered parts (of one family), in the order of FAMILIES and then by name."""
+    if family is not None and family not in FAMILIES:
+        raise UserError(f"Unknown family '{family}'.{nearest(family, FAMILIES)}")
+    wanted = [family] if family else list(FAMILIES)
+    for one in wanted:
+        importlib.import_module(FAMILIES[one])
+    return sorted(
+        (part for part in _parts.values() if part.family in wanted),
+        key=lambda part: (wanted.index(part.family), part.name),
+    )
+
+
+def find(family: str, name: str) -> Part:
+    """The part of that name. An unknown name is a ValueError that lists the valid ones and the nearest."""
+    known = {part.name: part for part in parts(family)}
+    if name not in known:
+        raise ValueError(f"unknown {family.removesuffix('s')} '{name}'.{nearest(name, known)}")
+    return known[name]

@@ -1,0 +1,140 @@
+"""A run folder, opened: its recipe, its metrics, its models; evaluate, predict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from manyheads.checkpoint import load_model
+from manyheads.data.examples import Examples
+from manyheads.errors import UserError, nearest
+from manyheads.evaluate import Evaluation, evaluate_model
+from manyheads.model import ManyHeads, TaskTokens
+from manyheads.predict import describe, predict_rows
+from manyheads.progress import Reporter
+from manyheads.recipe import Recipe, Source
+from manyheads.recipe_file import load_recipe
+from manyheads.tasks import Task, load_tasks, read_unlabelled
+
+Text = str | tuple[str, str]  # a sentence, or a pair
+
+
+class Run:
+    """What a training left behind. `model` is which of its models to use: 'best' or 'best-TASK'."""
+
+    def __init__(self, folder: str | Path, model: str = "best") -> None:
+        self.folder = Path(folder)
+        self.model_name = model
+        if not (self.folder / "recipe.yaml").is_file():
+            raise UserError(f"{self.folder}: not a run folder: it has no recipe.yaml.")
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, model={self.model_name!r})"
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        return load_recipe(self.folder / "recipe.yaml")
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What metrics.json says; empty while the run is not finished."""
+        file = self.folder / "metrics.json"
+        return json.loads(file.read_text()) if file.is_file() else {}
+
+    @cached_property
+    def loaded(self) -> tuple[ManyHeads, dict[str, Any]]:
+        folder = self.folder / self.model_name
+        if not folder.is_dir() and not folder.with_name(f".{folder.name}.old").is_dir():
+            there = [one.name for one in self.folder.glob("best*") if one.is_dir()]
+            if not there:
+                raise UserError(f"{self.folder}: no model yet. `manyheads resume {self.folder}` finishes the run.")
+            raise UserError(f"{self.folder}: no model '{self.model_name}'.{nearest(self.model_name, there)}")
+        return load_model(folder)
+
+    @property
+    def model(self) -> ManyHeads:
+        return self.loaded[0]
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Which step the model is of, and on what it was chosen."""
+        return self.loaded[1]
+
+    def task(self, name: str | None) -> Task:
+        tasks = self.model.tasks
+        if name is None and len(tasks) == 1:
+            return next(iter(tasks.values()))
+        if name is None or name not in tasks:
+            what = f"no task '{name}'" if name else "say which task"
+            raise UserError(f"{self.folder}: {what}.{nearest(name or '', tasks)}")
+        return tasks[name]
+
+    def evaluate(self, reporter: Reporter | None = None) -> Evaluation:
+        """Metrics on the whole dev set of every task, read again from the recipe's files."""
+        reporter = reporter or Reporter(quiet=True)
+        data = {
+            name: TaskTokens(self.model.tasks[name], loaded.dev, self.model.tokenizer)
+            for name, loaded in load_tasks(self.recipe).items()
+        }
+        return evaluate_with_progress(self.model, data, self.recipe, reporter)[0]
+
+    def predict(self, task: str | None, texts: Sequence[Text]) -> list[dict[str, Any]]:
+        """Answers in the order of the texts: {'prediction': …} and, for classes, their probabilities."""
+        chosen = self.task(task)
+        wanted = len(chosen.columns.text)
+        columns: list[list[str]] = [[] for _ in range(wanted)]
+        for number, text in enumerate(texts, start=1):
+            parts = (text,) if isinstance(text, str) else tuple(text)
+            if len(parts) != wanted:
+                raise UserError(
+                    f"input {number}: task '{chosen.name}' takes "
+                    f"{'two texts' if wanted == 2 else 'one text'}, found {len(parts)}."
+                )
+            for column, part in zip(columns, parts, strict=True):
+                if not part.strip():
+                    raise UserError(f"input {number}: empty text.")
+                column.append(part.strip())
+        count = len(columns[0])
+        if not count:
+            return []
+        arrays = tuple(pa.chunked_array([pa.array(column, type=pa.large_string())]) for column in columns)
+        ids = pa.chunked_array([pa.array([str(row) for row in range(count)], type=pa.large_string())])
+        examples = Examples(arrays, None, ids, np.arange(1, count + 1), np.zeros(count, dtype=np.int16), ("input",))
+        return self._answers(chosen, examples)
+
+    def predict_file(self, task: str | None, file: str | Path) -> tuple[list[str], list[dict[str, Any]]]:
+        """Ids and answers for every row of a csv, tsv, jsonl or parquet file with the task's text columns."""
+        chosen = self.task(task)
+        if not Path(file).is_file():
+            raise UserError(f"{file}: no such file.")
+        examples = read_unlabelled(chosen, [Source(file=str(file))], Path.cwd(), "test", str(file))
+        return examples.ids.to_pylist(), self._answers(chosen, examples)
+
+    def _answers(self, task: Task, examples: Examples) -> list[dict[str, Any]]:
+        data = TaskTokens(task, examples, self.model.tokenizer, cached=False)
+        answers = predict_rows(self.model, data, self.recipe.evaluate.tokens_per_pass)
+        return describe(task, answers)
+
+
+def evaluate_with_progress(
+    model: ManyHeads,
+    data: dict[str, TaskTokens],
+    recipe: Recipe,
+    reporter: Reporter,
+    rows: dict[str, np.ndarray] | None = None,
+) -> tuple[Evaluation, dict[str, np.ndarray]]:
+    """`evaluate_model` with a progress line over the examples of all tasks."""
+    sizes = {name: len(split) if rows is None else len(rows[name]) for name, split in data.items()}
+    before = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+    with reporter.job("evaluate", sum(sizes.values())) as job:
+
+        def progress(task: str, done: int) -> None:
+            job.update(before[task] + done, task)
+
+        return evaluate_model(model, data, recipe.evaluate.tokens_per_pass, rows, progress)

@@ -1,0 +1,258 @@
+"""Text → tokens, once; tokens → packed batches, with no padding.
+
+A column of texts is tokenised sentence by sentence without special tokens and kept in a memory-mapped file named by
+a fingerprint of texts and tokenizer. Encodings add special tokens when a batch is made, so that every encoding and
+every truncation reads the same file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import tokenizers
+import torch
+from torch import Tensor
+
+from manyheads.errors import UserError
+
+TEXTS_PER_CALL = 10_000
+Keep = Literal["first", "last", "all"]  # which token states of a sequence are wanted of the encoder
+
+
+class Tokenizer:
+    """The encoder's own fast tokenizer, and how it frames one or two sentences with special tokens."""
+
+    def __init__(self, folder: Path) -> None:
+        file = folder / "tokenizer.json"
+        if file.is_file():
+            self.backend = tokenizers.Tokenizer.from_file(str(file))
+        else:
+            from transformers import AutoTokenizer
+
+            try:
+                self.backend = AutoTokenizer.from_pretrained(folder).backend_tokenizer
+            except Exception as error:  # transformers raises many kinds for one fault: nothing to load from
+                raise UserError(f"{folder}: no tokenizer can be loaded from here: {error}") from None
+        # a tokenizer.json may carry the padding and truncation of its last use: all-MiniLM's cuts at 128
+        self.backend.no_padding()
+        self.backend.no_truncation()
+        self.fingerprint = hashlib.sha256(self.backend.to_str().encode()).hexdigest()
+        self.frame = Frame.of(self.backend)
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Token ids of each text, without special tokens."""
+        return [found.ids for found in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The special tokens around one or two sentences: start a end, or start a middle b end."""
+
+    start: np.ndarray
+    middle: np.ndarray
+    end: np.ndarray
+    segment_b: int  # segment id of the second sentence and what follows it
+
+    @classmethod
+    def of(cls, backend: tokenizers.Tokenizer) -> Frame:
+        found = backend.encode("a", "a")
+        sentence = np.array([-1 if one is None else one for one in found.sequence_ids])
+        ids = np.array(found.ids, dtype=np.int64)
+        a, b = np.flatnonzero(sentence == 0), np.flatnonzero(sentence == 1)
+        return cls(
+            start=ids[: a[0]],
+            middle=ids[a[-1] + 1 : b[0]],
+            end=ids[b[-1] + 1 :],
+            segment_b=int(found.type_ids[b[0]]),
+        )
+
+    @property
+    def around_one(self) -> int:
+        return len(self.start) + len(self.end)
+
+    @property
+    def around_two(self) -> int:
+        return self.around_one + len(self.middle)
+
+
+# --- a tokenised column ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TokenColumn:
+    """The tokens of a column of texts: all ids end to end, and where each text starts. Memory-mapped."""
+
+    ids: np.ndarray  # [tokens]
+    starts: np.ndarray  # [texts + 1]
+    fingerprint: str  # of the texts and the tokenizer
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.ids[self.starts[row] : self.starts[row + 1]]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.starts)
+
+
+def cache_folder() -> Path:
+    """$MANYHEADS_CACHE, or manyheads/ in the user's cache folder."""
+    base = os.environ.get("MANYHEADS_CACHE")
+    return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "manyheads"
+
+
+def tokenise(texts: pa.ChunkedArray, tokenizer: Tokenizer) -> TokenColumn:
+    """The tokens of a column: read from the cache if these texts met this tokenizer before."""
+    folder = cache_folder() / "tokens" / _fingerprint(texts, tokenizer)
+    if not (folder / "meta.json").is_file():
+        _tokenise_into(folder, texts, tokenizer)
+    meta = json.loads((folder / "meta.json").read_text())
+    try:
+        return TokenColumn(
+            np.memmap(folder / "ids.bin", dtype=np.int32, mode="r", shape=(meta["tokens"],)),
+            np.memmap(folder / "starts.bin", dtype=np.int64, mode="r", shape=(meta["texts"] + 1,)),
+            folder.name,
+        )
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: the token cache is damaged ({error}). Delete that folder and run again.") from None
+
+
+def tokenise_once(texts: pa.ChunkedArray, tokenizer: Tokenizer) -> TokenColumn:
+    """The tokens of a few texts that will not be seen again: nothing is written."""
+    found = tokenizer.encode(texts.to_pylist())
+    starts = np.cumsum([0, *map(len, found)])
+    return TokenColumn(np.array([one for ids in found for one in ids], dtype=np.int32), starts, "")
+
+
+def _fingerprint(texts: pa.ChunkedArray, tokenizer: Tokenizer) -> str:
+    digest = hashlib.sha256(tokenizer.fingerprint.encode())
+    for start in range(0, len(texts), TEXTS_PER_CALL):
+        for text in texts.slice(start, TEXTS_PER_CALL).to_pylist():
+            raw = text.encode()
+            digest.update(len(raw).to_bytes(4, "little"))
+            digest.update(raw)
+    return digest.hexdigest()[:32]
+
+
+def _tokenise_into(folder: Path, texts: pa.ChunkedArray, tokenizer: Tokenizer) -> None:
+    """Write aside, then rename: a run that is killed, or two at once, leave no half-written cache."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".writing-"))
+    starts = np.zeros(len(texts) + 1, dtype=np.int64)
+    with (aside / "ids.bin").open("wb") as file:
+        for first in range(0, len(texts), TEXTS_PER_CALL):
+            found = tokenizer.encode(texts.slice(first, TEXTS_PER_CALL).to_pylist())
+            starts[first + 1 : first + 1 + len(found)] = [len(ids) for ids in found]
+            np.concatenate([np.array(ids, dtype=np.int32) for ids in found]).tofile(file)
+    np.cumsum(starts, out=starts)
+    starts.tofile(aside / "starts.bin")
+    (aside / "meta.json").write_text(json.dumps({"texts": len(texts), "tokens": int(starts[-1])}))
+    try:
+        aside.rename(folder)
+    except OSError:  # another process finished the same work first
+        shutil.rmtree(aside)
+
+
+# --- sequences and packed batches ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """One encoder input: ids with special tokens, a segment id per token, and which states are wanted."""
+
+    ids: np.ndarray
+    segments: np.ndarray
+    keep: Keep = "all"
+
+
+def truncate_pair(first: int, second: int, room: int) -> tuple[int, int]:
+    """Lengths that fit into `room`, taking from the longer sentence first; of equal ones the first keeps one more."""
+    if first + second <= room:
+        return first, second
+    short = min(first, second, room // 2)
+    return (short, room - short) if first < second else (room - short, short)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring sequences of one length, of each of which the same number of states is kept."""
+
+    count: int
+    length: int
+    kept: int
+
+
+@dataclass(frozen=True)
+class PackedTokens:
+    """Sequences laid end to end, shortest first, so that those of equal length lie side by side.
+
+    `starts` and `kept_starts` are in the order in which the sequences were given.
+    """
+
+    ids: Tensor  # [tokens]
+    positions: Tensor  # [tokens]
+    segments: Tensor  # [tokens]
+    groups: tuple[Group, ...]
+    starts: Tensor  # [sequences] row of each sequence's first token
+    lengths: Tensor  # [sequences]
+    kept: Tensor | None  # [kept rows] rows of which the last layer's states are wanted; None: all of them
+    kept_starts: Tensor  # [sequences] where each sequence's kept states start in the encoder's output
+    kept_lengths: Tensor  # [sequences]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def pack(sequences: Iterable[Sequence], device: torch.device | str = "cpu") -> PackedTokens:
+    """Lay sequences end to end. No padding is made; nothing downstream of here ever sees any."""
+    given = list(sequences)
+    lengths = np.array([len(one.ids) for one in given])
+    kept_lengths = np.array([length if one.keep == "all" else 1 for one, length in zip(given, lengths, strict=True)])
+    order = np.lexsort((kept_lengths, lengths))
+    starts = np.empty(len(given), dtype=np.int64)
+    kept_starts = np.empty(len(given), dtype=np.int64)
+    starts[order] = _starts(lengths[order])
+    kept_starts[order] = _starts(kept_lengths[order])
+    ids = np.concatenate([given[i].ids for i in order]).astype(np.int64)
+    segments = np.concatenate([given[i].segments for i in order]).astype(np.int64)
+    positions = np.arange(len(ids)) - np.repeat(starts[order], lengths[order])
+    kept = None
+    if (kept_lengths < lengths).any():
+        rows = [
+            np.arange(starts[i], starts[i] + lengths[i])
+            if given[i].keep == "all"
+            else np.array([starts[i] + (lengths[i] - 1 if given[i].keep == "last" else 0)])
+            for i in order
+        ]
+        kept = torch.from_numpy(np.concatenate(rows)).to(device)
+    shapes, counts = np.unique(np.stack([lengths, kept_lengths], axis=1), axis=0, return_counts=True)
+    return PackedTokens(
+        ids=torch.from_numpy(ids).to(device),
+        positions=torch.from_numpy(positions).to(device),
+        segments=torch.from_numpy(segments).to(device),
+        groups=tuple(
+            Group(int(n), int(length), int(kept_length))
+            for (length, kept_length), n in zip(shapes, counts, strict=True)
+        ),
+        starts=torch.from_numpy(starts).to(device),
+        lengths=torch.from_numpy(lengths).to(device),
+        kept=kept,
+        kept_starts=torch.from_numpy(kept_starts).to(device),
+        kept_lengths=torch.from_numpy(kept_lengths).to(device),
+    )
+
+
+def _starts(lengths: np.ndarray) -> np.ndarray:
+    return np.cumsum(lengths) - lengths

@@ -1,0 +1,232 @@
+"""The training loop, and what surrounds it: preparing, keeping the best, stopping, resuming."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from manyheads import checkpoint as saved
+from manyheads.combine.backward import NonFiniteLoss, backward
+from manyheads.errors import UserError
+from manyheads.evaluate import Evaluation
+from manyheads.files import write_text
+from manyheads.job import TrainingJob, prepare
+from manyheads.metrics import PRIMARY
+from manyheads.optim import rate_factor
+from manyheads.predict import predict_rows, write_predictions
+from manyheads.progress import Reporter, duration
+from manyheads.recipe import Recipe
+from manyheads.run import Run, evaluate_with_progress
+from manyheads.seeding import draws
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; it is saved and can be resumed."""
+
+    def __init__(self, folder: Path, step: int, signal_number: int) -> None:
+        super().__init__(f"Stopped after step {step:,}, saved. Go on with: manyheads resume {folder}")
+        self.exit_code = 128 + signal_number
+
+
+def train(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Run:
+    """Train a recipe in a new run folder and return the run."""
+    folder = recipe.folder
+    if folder.exists() and any(folder.iterdir()):
+        if not overwrite:
+            raise UserError(
+                f"{folder}: this run folder exists already. Resume it (manyheads resume {folder}), "
+                "choose another `name`, or overwrite it (--overwrite)."
+            )
+        if not (folder / "recipe.yaml").is_file():
+            raise UserError(f"{folder}: not overwritten, because it is not a run folder: it has no recipe.yaml.")
+        shutil.rmtree(folder)
+    return _run(recipe, folder, Reporter(quiet))
+
+
+def resume(folder: str | Path, quiet: bool = False) -> Run:
+    """Go on with a run that was stopped or killed; the result is the same as if it had not been."""
+    run = Run(folder)
+    if not run.metrics:
+        _run(run.recipe, run.folder, Reporter(quiet))
+    return run
+
+
+# --- the loop --------------------------------------------------------------------------------------------------
+
+
+def _run(recipe: Recipe, folder: Path, reporter: Reporter) -> Run:
+    job = prepare(recipe, folder, reporter)
+    progress, training = job.progress, recipe.training
+    with _stop_signals() as asked, reporter.job("train", job.steps, progress.step) as bar:
+        if recipe.evaluate.before and not progress.step:
+            _evaluate(job)
+        while progress.step < job.steps and not progress.out_of_patience(training.patience):
+            step = progress.step
+            rounds = [job.sampler.round(index) for index in job.rounds_of(step)]
+            began = time.monotonic()
+            rate = training.learning_rate * rate_factor(step, job.steps, training.warmup)
+            for group in job.optimizer.param_groups:
+                group["lr"] = rate
+            with draws(recipe.seed, step, "step"):
+                try:
+                    losses = backward(
+                        job.model, job.train, rounds, job.scalarize, training.tokens_per_pass, job.accelerator.autocast
+                    )
+                except NonFiniteLoss as fault:
+                    raise _not_finite(job, fault.task, fault.rows, fault.value) from None
+            norm = torch.nn.utils.clip_grad_norm_(job.model.parameters(), training.clip or math.inf).item()
+            if not math.isfinite(norm):
+                rows = {batch.task: batch.rows.tolist() for one in rounds for batch in one}
+                raise _not_finite(job, *next(iter(rows.items())), norm)
+            job.optimizer.step()
+            job.optimizer.zero_grad(set_to_none=True)
+            progress.count(rounds, time.monotonic() - began)
+            job.write_log({"event": "step", "loss": losses, "rate": rate, "gradient_norm": norm})
+            bar.update(progress.step, progress.status(losses))
+            if progress.step in job.epoch_ends or progress.step == job.steps:
+                _evaluate(job)
+            every = recipe.checkpoint.every_steps
+            whole = progress.step in job.epoch_ends or progress.step == job.steps
+            if whole or asked or (every and progress.step % every == 0):
+                job.save()
+            if asked and progress.step < job.steps:
+                raise Interrupted(folder, progress.step, asked[0])
+    return _finish(job)
+
+
+# --- evaluating, and the end -----------------------------------------------------------------------------------
+
+
+def _evaluate(job: TrainingJob) -> None:
+    """Evaluate, log, and keep the model where it is the best so far, over all or for a task."""
+    found, _ = evaluate_with_progress(job.model, job.dev, job.recipe, job.reporter, job.dev_rows)
+    job.model.train()
+    job.write_log({"event": "evaluate", **found.to_json()})
+    shown = "  ".join(f"{task} {_shown(job, found, task)}" for task in found.metrics)
+    job.reporter.say(f"step {job.progress.step:,}  epoch {job.epoch()}  {shown}  overall {found.overall:.3f}")
+    if not job.progress.step:
+        return  # an untrained model is not a candidate
+    scores = {"": found.overall} | {task: found.metrics[task][_primary(job, task)] or 0.0 for task in found.metrics}
+    if not job.recipe.checkpoint.best_per_task:
+        scores = {"": found.overall}
+    written: Path | None = None
+    best = job.progress.best
+    job.progress.stale += 1
+    for task, value in scores.items():
+        if task not in best or value > best[task]["value"]:
+            best[task] = {"value": value, "step": job.progress.step}
+            if not task:
+                job.progress.stale = 0
+            folder = job.folder / (f"best-{task}" if task else "best")
+            if written is None:
+                saved.save_model(folder, job.model, job.encoder_folder, _about(job, found))
+                written = folder
+            else:
+                saved.link_folder(written, folder)
+
+
+def _about(job: TrainingJob, found: Evaluation) -> dict[str, Any]:
+    """What a model folder says of itself: which step, and the figures on which best/ and best-TASK/ are chosen."""
+    counts = ", ".join(f"{task} {found.examples[task]:,} of {len(job.dev[task]):,}" for task in found.examples)
+    return {
+        "run": job.recipe.name,
+        "step": job.progress.step,
+        "epoch": job.epoch(),
+        "chosen_on": f"dev examples: {counts}; best/ by the overall score, best-TASK/ by the task's primary metric",
+        "metrics": found.metrics,
+        "overall": found.overall,
+    }
+
+
+def _primary(job: TrainingJob, task: str) -> str:
+    return PRIMARY[job.model.tasks[task].kind]
+
+
+def _shown(job: TrainingJob, found: Evaluation, task: str) -> str:
+    value = found.metrics[task][_primary(job, task)]
+    return f"{_primary(job, task)} {'undefined' if value is None else f'{value:.3f}'}"
+
+
+def _not_finite(job: TrainingJob, task: str, rows: list[int], value: float) -> UserError:
+    examples = job.train[task].examples
+    places = ", ".join(examples.place(row) for row in rows[:4])
+    kept = saved.find_checkpoints(job.folder / "checkpoints")
+    last = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint was written yet."
+    job.write_log({"event": "not finite", "task": task, "value": str(value), "rows": rows})
+    return UserError(
+        f"Step {job.progress.step + 1:,}: loss or gradient of task '{task}' is {value}. Its batch of {len(rows)} "
+        f"starts with {places}.\n{last} Lower training.learning_rate, or look at those rows."
+    )
+
+
+def _finish(job: TrainingJob) -> Run:
+    """Evaluate the best model on all of dev, write predictions and metrics.json."""
+    run = Run(job.folder)
+    model = run.model.to(job.accelerator.device)
+    found, answers = evaluate_with_progress(model, job.dev, job.recipe, job.reporter)
+    folder = job.folder / "predictions"
+    for name, data in job.dev.items():
+        write_predictions(folder, data, "dev", answers[name])
+    for data in job.test.values():
+        tested = predict_rows(model, data, job.recipe.evaluate.tokens_per_pass)
+        write_predictions(folder, data, "test", tested)
+    metrics = {
+        "dev": found.to_json(),
+        "model": run.about,
+        "best": {task or "overall": value for task, value in job.progress.best.items()},
+        "examples_seen": job.progress.examples,
+        "steps": job.progress.step,
+        "seconds": round(job.progress.seconds, 1),
+        "notes": job.notes,
+    }
+    before = _first_evaluation(job.folder / "log.jsonl")
+    if before is not None:
+        metrics["before"] = before
+    job.write_log({"event": "end", "dev": found.to_json(), "notes": job.notes})
+    write_text(job.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
+    job.reporter.say(f"trained {job.progress.step:,} steps in {duration(job.progress.seconds)} → {job.folder}")
+    for note in job.notes:
+        job.reporter.say(f"note: {note}")
+    return run
+
+
+def _first_evaluation(log: Path) -> dict[str, Any] | None:
+    for line in log.read_text(encoding="utf-8").splitlines():
+        record: dict[str, Any] = json.loads(line)
+        if record["event"] == "evaluate" and record["step"] == 0:
+            return {key: record[key] for key in ("metrics", "overall", "examples")}
+    return None
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM are noted, so that the step can be finished and saved; a second one is obeyed at once."""
+    asked: list[int] = []
+    watched = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in watched}
+
+    def note(number: int, frame: Any) -> None:
+        asked.append(number)
+        for one in watched:
+            signal.signal(one, before[one])
+
+    try:
+        for number in watched:
+            signal.signal(number, note)
+    except ValueError:  # not the main thread: whoever runs us handles signals
+        yield asked
+        return
+    try:
+        yield asked
+    finally:
+        for number in watched:
+            signal.signal(number, before[number])

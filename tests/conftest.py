@@ -1,0 +1,108 @@
+"""A toy encoder (2 layers, 32 wide, a few hundred word pieces) keeps the suite in seconds; it is a real BERT."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may wait for a network
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from manyheads.encoder.bert import BertConfig, random_bert  # noqa: E402  (after the environment is set)
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+WORDS = (
+    "the a film book meal hotel was is not very good bad great poor dull warm one two three men women play plays "
+    "guitar dog cat runs sleeps how do i can what best way learn swim cook eat tea coffee red blue old new . , ?"
+).split()
+
+
+def write_toy_encoder(folder: Path, **changes: Any) -> Path:
+    """A random BERT with its word-piece tokenizer, as Hugging Face lays them out."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)] + [str(digit) for digit in range(10)]
+    pieces = list(dict.fromkeys([*special, *WORDS, *letters, *(f"##{one}" for one in letters)]))
+    tokenizer = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {
+        "vocab_size": len(pieces),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+        "max_position_embeddings": 64,
+        **changes,
+    }
+    random_bert(BertConfig(**settings), seed=1).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def toy_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy_encoder(tmp_path_factory.mktemp("toy") / "encoder")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def toy_data(tmp_path: Path) -> Path:
+    """Two small tasks as files: 40 rated sentences (csv), 30 graded pairs (tsv)."""
+    moods = ["dull", "poor", "good", "great"]
+    rows = [f"{i},the {WORDS[2 + i % 4]} was {moods[i % 4]} {i},{i % 4}" for i in range(40)]
+    (tmp_path / "mood.csv").write_text("id,sentence,label\n" + "\n".join(rows) + "\n")
+    pairs = [f"{i}\ta man plays {i}\ta man {['plays', 'sleeps', 'runs'][i % 3]}\t{[4.6, 1.2, 2.5][i % 3]}" for i in range(30)]
+    (tmp_path / "near.tsv").write_text("id\tsentence1\tsentence2\tscore\n" + "\n".join(pairs) + "\n")
+    return tmp_path
+
+
+@pytest.fixture
+def toy_recipe(toy_data: Path, toy_encoder: Path) -> Callable[..., dict[str, Any]]:
+    """A recipe over the toy tasks, as a dict; keyword arguments replace its sections."""
+
+    def make(**changes: Any) -> dict[str, Any]:
+        return {
+            "name": "toy",
+            "encoder": str(toy_encoder),
+            "data": {"root": str(toy_data)},
+            "tasks": {"mood": {"train": "mood.csv"}, "near": {"train": "near.tsv", "range": [0, 5]}},
+            "training": {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3},
+            "output": str(toy_data / "runs"),
+            **changes,
+        }
+
+    return make
+
+
+@pytest.fixture
+def recipe_file(toy_recipe: Callable[..., dict[str, Any]], toy_data: Path) -> Callable[..., Path]:
+    """The same as a file on disk (JSON is YAML)."""
+
+    def make(**changes: Any) -> Path:
+        file = toy_data / "recipe.yaml"
+        file.write_text(json.dumps(toy_recipe(**changes), indent=1))
+        return file
+
+    return make
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    if not SHARED_DATA.is_dir():
+        pytest.skip("the real data files are not here")
+    return SHARED_DATA
