@@ -1,20 +1,113 @@
-"""Run the command that a user would run, in a process of its own."""
+"""Run the command that a user would run, in a process of its own.
+
+Starting Python and importing torch takes seconds; a warm process that has done so forks one child per command. Each
+child is a real process with its own arguments, environment, input and output, and can really be killed.
+"""
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import subprocess
 import sys
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+SERVER = """
+import json, os, sys, traceback
+import accelerate, datasets, scipy.stats, sklearn.metrics, torch._dynamo, transformers, transformers.models.bert
+import manyheads.cli, manyheads.demo, manyheads.doctor, manyheads.training
+for line in sys.stdin:
+    job = json.loads(line)
+    child = os.fork()
+    if child:
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    for number, name, flags in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_WRONLY), (2, "stderr", os.O_WRONLY)):
+        os.dup2(os.open(job[name], flags), number)
+    sys.stdin = open(0, closefd=False)
+    os.environ.clear()
+    os.environ.update(job["env"])
+    sys.argv = ["manyheads", *job["words"]]
+    exec(job["before"])
+    code = 0
+    try:
+        manyheads.cli.main()
+    except SystemExit as exit:
+        code = exit.code or 0
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # at once: tearing down so many modules takes seconds
+"""
 
 
-def manyheads(*words: str | Path, stdin: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+@dataclass
+class Started:
+    """A command under way."""
+
+    server: subprocess.Popen[str]
+    process: int
+    folder: tempfile.TemporaryDirectory[str]
+    words: list[str]
+
+    def kill(self, signal: int) -> None:
+        os.kill(self.process, signal)
+
+    def wait(self) -> subprocess.CompletedProcess[str]:
+        assert self.server.stdout
+        code = int(self.server.stdout.readline())
+        found = [(Path(self.folder.name) / name).read_text() for name in ("stdout", "stderr")]
+        self.folder.cleanup()
+        return subprocess.CompletedProcess(self.words, code, *found)
+
+
+_server: list[subprocess.Popen[str]] = []
+
+
+def _warm() -> subprocess.Popen[str]:
+    if not _server:
+        server = subprocess.Popen(
+            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        _server.append(server)
+        atexit.register(server.kill)
+    return _server[0]
+
+
+def start(*words: str | Path, stdin: str = "", before: str = "") -> Started:
+    """Start a command; `before` is code that its process runs first. One at a time."""
+    server = _warm()
+    assert server.stdin
+    assert server.stdout
+    folder = tempfile.TemporaryDirectory()
+    files = {name: str(Path(folder.name) / name) for name in ("stdin", "stdout", "stderr")}
+    for name, file in files.items():
+        Path(file).write_text(stdin if name == "stdin" else "")
+    job: dict[str, Any] = {"words": list(map(str, words)), "env": dict(os.environ), "before": before, **files}
+    server.stdin.write(json.dumps(job) + "\n")
+    server.stdin.flush()
+    return Started(server, int(server.stdout.readline()), folder, job["words"])
+
+
+def manyheads(
+    *words: str | Path, stdin: str = "", env: dict[str, str] | None = None, before: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end. With `env`, in a process started from nothing, since some of it is read at import."""
+    if env is None:
+        return start(*words, stdin=stdin, before=before).wait()
     return subprocess.run(
         [sys.executable, "-m", "manyheads", *map(str, words)],
         input=stdin,
         capture_output=True,
         text=True,
-        env={**os.environ, **(env or {})},
+        env={**os.environ, **env},
         timeout=300,
         check=False,
     )

@@ -8,18 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("same")
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may wait for a network
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from manyheads.encoder.bert import BertConfig, random_bert  # noqa: E402  (after the environment is set)
+from manyheads.encoder.bert import BertConfig, random_bert
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-WORDS = (
-    "the a film book meal hotel was is not very good bad great poor dull warm one two three men women play plays "
-    "guitar dog cat runs sleeps how do i can what best way learn swim cook eat tea coffee red blue old new . , ?"
-).split()
+WORDS = """
+    the a film book meal hotel was is not very good bad great poor dull warm one two three men women play plays
+    guitar dog cat runs sleeps how do i can what best way learn swim cook eat tea coffee red blue old new . , ?
+""".split()  # noqa: SIM905  (a list of words reads better so)
 
 
 def write_toy_encoder(folder: Path, **changes: Any) -> Path:
@@ -60,31 +63,41 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
-@pytest.fixture
-def toy_data(tmp_path: Path) -> Path:
+def write_toy_data(folder: Path) -> Path:
     """Two small tasks as files: 40 rated sentences (csv), 30 graded pairs (tsv)."""
     moods = ["dull", "poor", "good", "great"]
     rows = [f"{i},the {WORDS[2 + i % 4]} was {moods[i % 4]} {i},{i % 4}" for i in range(40)]
-    (tmp_path / "mood.csv").write_text("id,sentence,label\n" + "\n".join(rows) + "\n")
-    pairs = [f"{i}\ta man plays {i}\ta man {['plays', 'sleeps', 'runs'][i % 3]}\t{[4.6, 1.2, 2.5][i % 3]}" for i in range(30)]
-    (tmp_path / "near.tsv").write_text("id\tsentence1\tsentence2\tscore\n" + "\n".join(pairs) + "\n")
-    return tmp_path
+    (folder / "mood.csv").write_text("id,sentence,label\n" + "\n".join(rows) + "\n")
+    pairs = [
+        f"{i}\ta man plays {i}\ta man {['plays', 'sleeps', 'runs'][i % 3]}\t{[4.6, 1.2, 2.5][i % 3]}" for i in range(30)
+    ]
+    (folder / "near.tsv").write_text("id\tsentence1\tsentence2\tscore\n" + "\n".join(pairs) + "\n")
+    return folder
+
+
+def toy_settings(data: Path, encoder: Path) -> dict[str, Any]:
+    """A recipe over the toy tasks."""
+    return {
+        "name": "toy",
+        "encoder": str(encoder),
+        "data": {"root": str(data)},
+        "tasks": {"mood": {"train": "mood.csv"}, "near": {"train": "near.tsv", "range": [0, 5]}},
+        "training": {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3},
+        "output": str(data / "runs"),
+    }
+
+
+@pytest.fixture
+def toy_data(tmp_path: Path) -> Path:
+    return write_toy_data(tmp_path)
 
 
 @pytest.fixture
 def toy_recipe(toy_data: Path, toy_encoder: Path) -> Callable[..., dict[str, Any]]:
-    """A recipe over the toy tasks, as a dict; keyword arguments replace its sections."""
+    """The toy recipe as a dict; keyword arguments replace its sections."""
 
     def make(**changes: Any) -> dict[str, Any]:
-        return {
-            "name": "toy",
-            "encoder": str(toy_encoder),
-            "data": {"root": str(toy_data)},
-            "tasks": {"mood": {"train": "mood.csv"}, "near": {"train": "near.tsv", "range": [0, 5]}},
-            "training": {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3},
-            "output": str(toy_data / "runs"),
-            **changes,
-        }
+        return {**toy_settings(toy_data, toy_encoder), **changes}
 
     return make
 

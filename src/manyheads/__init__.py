@@ -19,8 +19,8 @@ _PUBLIC = {
     "load_recipe": "manyheads.recipe_file",
     "Task": "manyheads.tasks",
     "ManyHeads": "manyheads.model",
-    "train": "manyheads.train",
-    "resume": "manyheads.train",
+    "train": "manyheads.training",
+    "resume": "manyheads.training",
     "Run": "manyheads.run",
     "register": "manyheads.registry",
     "parts": "manyheads.registry",
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from manyheads.registry import parts, register
     from manyheads.run import Run
     from manyheads.tasks import Task
-    from manyheads.train import resume, train
+    from manyheads.training import resume, train
 
 
 def __getattr__(name: str) -> Any:

@@ -42,7 +42,7 @@ def train(
 ) -> None:
     """Train a recipe; for example: manyheads train recipe.yaml training.epochs=1 seed=3"""
     from manyheads.recipe_file import load_recipe, parse_overrides
-    from manyheads.train import train as start
+    from manyheads.training import train as start
 
     run = start(load_recipe(recipe, parse_overrides(overrides or [])), overwrite, quiet)
     _print_metrics(run.metrics, as_json)
@@ -51,7 +51,7 @@ def train(
 @app.command()
 def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Go on with a run that was stopped or killed, to the same result."""
-    from manyheads.train import resume as go_on
+    from manyheads.training import resume as go_on
 
     _print_metrics(go_on(run, quiet).metrics, as_json)
 
@@ -160,7 +160,7 @@ def demo(
 def main() -> None:
     """Entry point: a user's fault is one message and exit code 2, never a traceback."""
     try:
-        app()
+        app(prog_name="manyheads")
     except UserError as fault:
         print(f"error: {fault}", file=sys.stderr)
         sys.exit(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from manyheads.recipe_file import load_recipe
-from manyheads.train import train
+from manyheads.training import train
 
 SENTENCES = (
     "The soup was not bad at all.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -106,13 +107,13 @@ class TrainingJob:
 
 def machine() -> dict[str, str | int]:
     """What must be equal for two runs to agree to the last bit."""
-    import transformers
-
-    return {"torch": torch.__version__, "transformers": transformers.__version__, "threads": torch.get_num_threads()}
+    packages = ("manyheads", "torch", "transformers", "tokenizers")
+    return {**{name: version(name) for name in packages}, "threads": torch.get_num_threads()}
 
 
 def prepare(recipe: Recipe, folder: Path, reporter: Reporter) -> TrainingJob:
     from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
 
     loaded = load_tasks(recipe)
     encoder = load_encoder(_encoder_settings(recipe))
@@ -128,6 +129,7 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter) -> TrainingJob:
     if recipe.init is not None:
         _start_heads(model, recipe, reporter)
     precision = {"float32": "no"}.get(recipe.training.precision, recipe.training.precision)
+    AcceleratorState._reset_state()  # accelerate keeps the first run's precision for the life of the process
     accelerator = Accelerator(cpu=recipe.training.device == "cpu", mixed_precision=precision)
     model.to(accelerator.device).train()
     splits = {
@@ -195,16 +197,16 @@ def _init_folder(recipe: Recipe) -> Path:
 def _start_heads(model: ManyHeads, recipe: Recipe, reporter: Reporter) -> None:
     """Give heads of the same name the weights they have in the run that this one starts from."""
     earlier, _ = saved.load_model(_init_folder(recipe))
-    shared = [name for name in model.heads if name in earlier.heads]
+    shared = [name for name in model.tasks if name in earlier.tasks]
     for name in shared:
-        wanted, found = model.heads[name].state_dict(), earlier.heads[name].state_dict()
+        wanted, found = model.head(name).state_dict(), earlier.head(name).state_dict()
         if {key: one.shape for key, one in wanted.items()} != {key: one.shape for key, one in found.items()}:
             raise UserError(
                 f"{recipe.place('init')}: the head of task '{name}' in '{recipe.init}' has another shape "
                 "(other classes or parts). Give this run's task another name."
             )
-        model.heads[name].load_state_dict(found)
-    fresh = [name for name in model.heads if name not in shared]
+        model.head(name).load_state_dict(found)
+    fresh = [name for name in model.tasks if name not in shared]
     kept, new = ", ".join(shared) or "none", ", ".join(fresh) or "none"
     reporter.say(f"init: encoder and heads of {recipe.init} (heads taken over: {kept}; new: {new})")
 

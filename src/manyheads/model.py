@@ -49,7 +49,7 @@ class ManyHeads(nn.Module):
         self.heads = nn.ModuleDict()
         for name, task in tasks.items():
             with draws(seed, "head", name):  # a head's start does not depend on which other tasks there are
-                self.heads[name] = TaskHead(task, encoder.width)
+                self.heads[_key(name)] = TaskHead(task, encoder.width)
         if encoder.pooler is not None:
             encoder.pooler.requires_grad_(False)  # no pooling here reads it
 
@@ -58,7 +58,7 @@ class ManyHeads(nn.Module):
         return next(self.parameters()).device
 
     def head(self, task: str) -> TaskHead:
-        found = self.heads[task]
+        found = self.heads[_key(task)]
         assert isinstance(found, TaskHead)
         return found
 
@@ -79,6 +79,11 @@ class ManyHeads(nn.Module):
             outputs.append(self.head(task)(states, tokens.kept_starts[own], tokens.kept_lengths[own]))
             first = own.stop
         return outputs
+
+
+def _key(task: str) -> str:
+    """A ModuleDict refuses keys that are its own attributes, such as 'type' or 'train': tasks may be called so."""
+    return f"{task}-head"
 
 
 class TaskTokens:

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from manyheads import registry
+from manyheads.data.labels import normalise
 
 KeyPath = tuple[str | int, ...]  # a place in a recipe: ("tasks", "sts", "train", 0)
 
@@ -34,13 +35,19 @@ class Origin:
 
     def place(self, path: KeyPath) -> str:
         """'recipe.yaml:7: tasks.sts.train', with the line of the nearest key that the file has."""
-        key = ".".join(str(step) for step in path if not isinstance(step, int))
+        key = ".".join(_names(path))
         for length in range(len(path), 0, -1):
-            if path[:length] in self.overridden:
-                return f"command line: {key}"
-            if path[:length] in self.lines:
-                return f"{self.file}:{self.lines[path[:length]]}: {key}"
+            # a lone source stands in the file without the list that the recipe makes of it
+            for place in (path[:length], _names(path[:length])):
+                if place in self.overridden:
+                    return f"command line: {key}"
+                if place in self.lines:
+                    return f"{self.file}:{self.lines[place]}: {key}"
         return f"{self.file}: {key}" if key else self.file
+
+
+def _names(path: KeyPath) -> tuple[str, ...]:
+    return tuple(step for step in path if isinstance(step, str))
 
 
 class Model(BaseModel):
@@ -115,17 +122,18 @@ class Source(Model):
         return self
 
 
+def source_mapping(short: str) -> dict[str, str]:
+    """What a source written as one word stands for."""
+    kind, colon, rest = short.partition(":")
+    return {kind: rest} if colon and kind in ("hub", "demo") else {"file": short}
+
+
 def _read_sources(value: Any) -> Any:
-    def read(one: Any) -> Any:
-        if not isinstance(one, str):
-            return one
-        kind, colon, rest = one.partition(":")
-        return {kind: rest} if colon and kind in ("hub", "demo") else {"file": one}
-
-    return value if value is None else [read(one) for one in (value if isinstance(value, list) else [value])]
+    sources = value if isinstance(value, list) else [value]
+    return value if value is None else [source_mapping(one) if isinstance(one, str) else one for one in sources]
 
 
-Sources = Annotated[list[Source], BeforeValidator(_read_sources)]
+Sources = Annotated[list[Source], Field(min_length=1), BeforeValidator(_read_sources)]
 
 
 class EncoderSettings(Model):
@@ -165,6 +173,17 @@ class Predictions(Model):
     """Name of the prediction's column."""
     format: Literal["csv", "course"] = "csv"
     """'csv', or 'course': the lines of the course's starter code ('id \\t NAME', then 'id , value')."""
+
+    @field_validator("file")
+    @classmethod
+    def _file_name(cls, value: str) -> str:
+        try:
+            value.format(task="", split="")
+        except (LookupError, AttributeError, ValueError):
+            raise ValueError(f"'{value}': only {{task}} and {{split}} are filled in") from None
+        if "{split}" not in value or any(letter in value for letter in "/\\"):
+            raise ValueError(f"'{value}': expected a file's name with {{split}} in it, so that dev and test differ")
+        return value
 
 
 class TaskSettings(Model):
@@ -211,13 +230,23 @@ class TaskSettings(Model):
     @field_validator("labels", mode="before")
     @classmethod
     def _as_words(cls, value: Any) -> Any:
-        from manyheads.data.labels import normalise  # YAML reads 0 and 'yes' as int and bool; files hold text
-
-        if isinstance(value, list):
+        if isinstance(value, list):  # YAML reads 0 and true as int and bool; files hold text
             return [normalise(one) for one in value]
         if isinstance(value, dict):
             return {normalise(key): normalise(one) for key, one in value.items()}
+        if value is not None:
+            raise ValueError(f"expected a list of classes, or a map from the file's values to classes, found {value!r}")
         return value
+
+    @field_validator("range")
+    @classmethod
+    def _smallest_first(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and not value[0] < value[1]:
+            raise ValueError(f"expected the smallest label, then the largest, found {list(value)}")
+        return value
+
+
+Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Training(Model):
@@ -237,7 +266,7 @@ class Training(Model):
     """Share of the steps in which the rate rises from 0 to its peak; it then falls linearly to 0."""
     weight_decay: float = Field(0.01, ge=0)
     """Decoupled decay, not applied to biases and norms."""
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Share, Share] = (0.9, 0.999)
     """AdamW's decay rates of the two moments."""
     epsilon: float = Field(1e-6, gt=0)
     """AdamW's guard of the division."""
@@ -317,12 +346,21 @@ class Recipe(Model):
             raise ValueError(f"'{value}' cannot be a folder's name")
         return value
 
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _names_as_words(cls, value: Any) -> Any:
+        return {str(name): task for name, task in value.items()} if isinstance(value, dict) else value
+
     @field_validator("tasks")
     @classmethod
     def _task_names(cls, value: dict[str, TaskSettings]) -> dict[str, TaskSettings]:
-        for name in value:
+        writers: dict[str, str] = {}  # prediction file → task
+        for name, task in value.items():
             if not name.replace("-", "").replace("_", "").isalnum():
                 raise ValueError(f"task name '{name}': use letters, digits, '-' and '_' only")
+            file = task.predictions.file.format(task=name, split="dev")
+            if writers.setdefault(file, name) != name:
+                raise ValueError(f"tasks '{writers[file]}' and '{name}' would both write their predictions to {file}")
         return value
 
     @property

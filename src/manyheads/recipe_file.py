@@ -12,7 +12,18 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from manyheads.errors import UserError, nearest
-from manyheads.recipe import KeyPath, Origin, Recipe
+from manyheads.recipe import KeyPath, Origin, Recipe, source_mapping
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which 'yes', 'no', 'on' and 'off' are words, as labels may be; booleans are 'true' and 'false'."""
+
+
+_BOOL = "tag:yaml.org,2002:bool"
+_Loader.yaml_implicit_resolvers = {
+    letter: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOL or letter in "tTfF"]
+    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -39,9 +50,19 @@ def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
         count = f"{len(faults)} faults" if len(faults) > 1 else "a fault"
         raise UserError(f"{origin.file} has {count}:\n" + "\n".join(f"  {fault}" for fault in faults)) from None
     recipe._origin = origin
-    from_command_line = ("data", "root") in origin.overridden
-    recipe.data.root = str(((Path.cwd() if from_command_line else base) / (recipe.data.root or ".")).resolve())
+    recipe.data.root = str(_folder(base, origin, ("data", "root"), recipe.data.root or "."))
+    encoder = _folder(base, origin, ("encoder", "name"), recipe.encoder.name)
+    if encoder.is_dir():  # else it is the name of one
+        recipe.encoder.name = str(encoder)
+    if recipe.init is not None:
+        recipe.init = str(_folder(base, origin, ("init",), recipe.init))
     return recipe
+
+
+def _folder(base: Path, origin: Origin, path: KeyPath, value: str) -> Path:
+    """A folder named in a file stands beside the file; one named on the command line where the user stands."""
+    overridden = any(path[:length] in origin.overridden for length in range(1, len(path) + 1))
+    return ((Path.cwd() if overridden else base) / Path(value).expanduser()).resolve()
 
 
 def parse_overrides(words: list[str]) -> dict[str, Any]:
@@ -52,7 +73,7 @@ def parse_overrides(words: list[str]) -> dict[str, Any]:
         if not equals or not key:
             raise UserError(f"Override '{word}': expected key.path=value, for example training.epochs=1.")
         try:
-            result[key] = yaml.safe_load(value)
+            result[key] = yaml.load(value, Loader=_Loader)
         except yaml.YAMLError:
             raise UserError(f"Override '{word}': the value is not valid YAML; quote it.") from None
     return result
@@ -73,8 +94,8 @@ def _parse(path: Path) -> tuple[Origin, dict[str, Any]]:
     origin = Origin(path.name)
     try:
         text = path.read_text(encoding="utf-8")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = yaml.safe_load(text)
+        node = yaml.compose(text, Loader=_Loader)
+        content = yaml.load(text, Loader=_Loader)
     except UnicodeDecodeError:
         raise UserError(f"{path}: not a text file in UTF-8.") from None
     except yaml.MarkedYAMLError as error:
@@ -96,16 +117,17 @@ def _parse(path: Path) -> tuple[Origin, dict[str, Any]]:
 def _note_lines(node: yaml.Node, path: KeyPath, origin: Origin, repeated: list[str]) -> None:
     """Remember the line of every key; a key that stands twice would silently lose its first value."""
     if isinstance(node, yaml.MappingNode):
+        seen: dict[KeyPath, int] = {}
         for key, value in node.value:
             here = (*path, str(key.value))
             line = key.start_mark.line + 1
-            if here in origin.lines:
+            if here in seen:
                 what = "task" if path == ("tasks",) else "key"
                 repeated.append(
                     f"{origin.file}:{line}: {'.'.join(map(str, here))}: this {what} already stands in line "
-                    f"{origin.lines[here]}. Give each {what} a name of its own."
+                    f"{seen[here]}. Give each {what} a name of its own."
                 )
-            origin.lines[here] = line
+            seen[here] = origin.lines[here] = line
             _note_lines(value, here, origin, repeated)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
@@ -118,18 +140,21 @@ def _copy(value: Any) -> Any:
 
 
 def _override(content: dict[str, Any], origin: Origin, key: str, value: Any) -> None:
-    *parents, last = key.split(".")
+    *parents, last = path = tuple(key.split("."))
     place = content
-    for step in parents:
+    for depth, step in enumerate(parents, start=1):
         inner = place.get(step)
-        if isinstance(inner, str):  # `encoder: NAME` and `loss: NAME` are short for a mapping
-            inner = {"name": inner}
+        if inner is None:
+            origin.overridden.add(path[:depth])
+        if isinstance(inner, str):  # `train: FILE`, `encoder: NAME` and `loss: NAME` are short for mappings
+            inner = source_mapping(inner) if step in ("train", "dev", "test") else {"name": inner}
         if inner is not None and not isinstance(inner, dict):
             raise UserError(f"command line: {key}: '{step}' is not a mapping in {origin.file}.")
         place[step] = inner = inner or {}
         place = inner
     place[last] = value
-    origin.overridden.add((*parents, last))
+    origin.overridden.add(path)
+    origin.lines = {known: line for known, line in origin.lines.items() if known[: len(path)] != path}
 
 
 def _explain(fault: dict[str, Any], origin: Origin) -> str:

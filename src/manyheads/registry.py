@@ -72,6 +72,8 @@ class Part:
         option = str(fault["loc"][0])
         if fault["type"] == "extra_forbidden":
             return f"'{self.name}' has no option '{option}'.{nearest(option, self.options.model_fields)}"
+        if fault["type"] == "missing":
+            return f"'{self.name}' needs the option '{option}'."
         return f"option '{option}' of '{self.name}': {fault['msg']} (found {fault['input']!r})"
 
 
@@ -106,5 +108,6 @@ def find(family: str, name: str) -> Part:
     """The part of that name. An unknown name is a ValueError that lists the valid ones and the nearest."""
     known = {part.name: part for part in parts(family)}
     if name not in known:
-        raise ValueError(f"unknown {family.removesuffix('s')} '{name}'.{nearest(name, known)}")
+        one = {"losses": "loss"}.get(family, family.removesuffix("s"))
+        raise ValueError(f"unknown {one} '{name}'.{nearest(name, known)}")
     return known[name]

@@ -31,8 +31,8 @@ class Run:
     def __init__(self, folder: str | Path, model: str = "best") -> None:
         self.folder = Path(folder)
         self.model_name = model
-        if not (self.folder / "recipe.yaml").is_file():
-            raise UserError(f"{self.folder}: not a run folder: it has no recipe.yaml.")
+        if not all((self.folder / name).is_file() for name in ("recipe.yaml", "log.jsonl")):
+            raise UserError(f"{self.folder}: not a run folder: it has no recipe.yaml and log.jsonl.")
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, model={self.model_name!r})"

@@ -93,18 +93,20 @@ def load_tasks(recipe: Recipe) -> dict[str, TaskData]:
     return {name: _load_task(recipe, name, settings) for name, settings in recipe.tasks.items()}
 
 
-def read_unlabelled(task: Task, sources: list[Source], root: Path, split: str, place: str) -> Examples:
+def read_unlabelled(
+    task: Task, sources: list[Source], root: Path, split: str, place: str, skip_bad: bool | None = None
+) -> Examples:
     """The texts of a split in file order; its labels, if it has any, are not read."""
     columns = Columns(task.columns.text, None, task.columns.id)
-    return label_rows(read_rows(sources, root, split, columns), None, skip_bad=False, place=place)
+    return label_rows(read_rows(sources, root, split, columns), None, skip_bad, place)
 
 
 def _check_files(recipe: Recipe) -> None:
     missing = [
-        f"{recipe.place('tasks', name, split)}: no file '{source.file}' in {recipe.data.root}."
+        f"{recipe.place('tasks', name, split, index)}: no file '{source.file}' in {recipe.data.root}."
         for name, settings in recipe.tasks.items()
         for split in ("train", "dev", "test")
-        for source in getattr(settings, split) or []
+        for index, source in enumerate(getattr(settings, split) or [])
         if _absent(source, recipe) and not source.optional
     ]
     if missing:
@@ -118,29 +120,40 @@ def _absent(source: Source, recipe: Recipe) -> bool:
 def _load_task(recipe: Recipe, name: str, settings: TaskSettings) -> TaskData:
     root = Path(recipe.data.root or ".")
     skip_bad = (settings.bad_rows or recipe.data.bad_rows) == "skip"
-    columns = _choose_columns(settings, root)
-    raw = read_rows(settings.train, root, "train", columns)
+    notes: list[str] = []
+    sources = {split: _present(recipe, name, split, notes) for split in ("train", "dev", "test")}
+    if not sources["train"]:
+        raise UserError(f"{recipe.place('tasks', name, 'train')}: none of its optional files is there.")
+    columns = _choose_columns(settings, sources["train"][0], root)
+    raw = read_rows(sources["train"], root, "train", columns)
     try:
         reader = infer_reader(raw.labels, settings.kind, settings.labels, settings.range)
     except ValueError as fault:
+        label_rows(raw, None, skip_bad, recipe.place("tasks", name, "train"))  # bad rows, if any, are the reason
         raise UserError(f"{recipe.place('tasks', name)}: {fault}.") from None
     train = label_rows(raw, reader, skip_bad, recipe.place("tasks", name, "train"))
-    notes = _skipped(name, "train", train)
-    if settings.dev is not None:
-        rows = read_rows(settings.dev, root, "dev", columns)
+    notes += _skipped(name, "train", train)
+    if sources["dev"]:
+        rows = read_rows(sources["dev"], root, "dev", columns)
         dev = label_rows(rows, reader, skip_bad, recipe.place("tasks", name, "dev"))
         notes += _skipped(name, "dev", dev)
     else:
         train, dev = _hold_out(train, recipe, name)
-        notes.append(f"{name}: no dev data named; {len(dev):,} rows of train are held out as dev")
+        notes.append(f"{name}: no dev data; {len(dev):,} rows of train are held out as dev")
     task = _complete(recipe, name, settings, columns, reader, train)
     test = None
-    sources = [source for source in settings.test or [] if not _absent(source, recipe)]
-    if sources:
-        test = read_unlabelled(task, sources, root, "test", recipe.place("tasks", name, "test"))
-    elif settings.test:
-        notes.append(f"{name}: no test file '{settings.test[0].file}', so nothing to predict for it")
+    if sources["test"]:
+        test = read_unlabelled(task, sources["test"], root, "test", recipe.place("tasks", name, "test"), skip_bad)
+        notes += _skipped(name, "test", test)
     return TaskData(task, train, dev, test, notes)
+
+
+def _present(recipe: Recipe, name: str, split: str, notes: list[str]) -> list[Source]:
+    """A split's sources without the optional files that are not there; each of those gets a note."""
+    sources: list[Source] = getattr(recipe.tasks[name], split) or []
+    missing = [source for source in sources if _absent(source, recipe)]
+    notes += [f"{name}: optional {split} file '{source.file}' is not there and left out" for source in missing]
+    return [source for source in sources if source not in missing]
 
 
 def _skipped(name: str, split: str, examples: Examples) -> list[str]:
@@ -148,10 +161,9 @@ def _skipped(name: str, split: str, examples: Examples) -> list[str]:
     return [f"{name}: {rows} of {split} skipped (bad_rows: skip)"] if examples.skipped else []
 
 
-def _choose_columns(settings: TaskSettings, root: Path) -> Columns:
+def _choose_columns(settings: TaskSettings, source: Source, root: Path) -> Columns:
     if settings.text and settings.label:
         return Columns(tuple(settings.text), settings.label, settings.id)
-    source = settings.train[0]
     names = next(read_chunks(source, root, "train")).columns
     found = recognise_columns(source_name(source, "train"), names, settings.text, settings.label)
     return Columns(found.text, found.label, settings.id)

@@ -116,17 +116,24 @@ def cache_folder() -> Path:
 def tokenise(texts: pa.ChunkedArray, tokenizer: Tokenizer) -> TokenColumn:
     """The tokens of a column: read from the cache if these texts met this tokenizer before."""
     folder = cache_folder() / "tokens" / _fingerprint(texts, tokenizer)
-    if not (folder / "meta.json").is_file():
-        _tokenise_into(folder, texts, tokenizer)
-    meta = json.loads((folder / "meta.json").read_text())
+    if not folder.is_dir():
+        try:
+            _tokenise_into(folder, texts, tokenizer)
+        except OSError as error:
+            raise UserError(
+                f"{folder}: the token cache cannot be written ({error}). Set MANYHEADS_CACHE to another folder."
+            ) from None
     try:
-        return TokenColumn(
-            np.memmap(folder / "ids.bin", dtype=np.int32, mode="r", shape=(meta["tokens"],)),
-            np.memmap(folder / "starts.bin", dtype=np.int64, mode="r", shape=(meta["texts"] + 1,)),
-            folder.name,
-        )
+        meta = json.loads((folder / "meta.json").read_text())
+        ids = _mapped(folder / "ids.bin", np.int32, meta["tokens"])
+        starts = _mapped(folder / "starts.bin", np.int64, meta["texts"] + 1)
+        return TokenColumn(ids, starts, folder.name)
     except (OSError, ValueError) as error:
         raise UserError(f"{folder}: the token cache is damaged ({error}). Delete that folder and run again.") from None
+
+
+def _mapped(file: Path, dtype: type, size: int) -> np.ndarray:
+    return np.memmap(file, dtype=dtype, mode="r", shape=(size,)) if size else np.empty(0, dtype)  # no empty maps
 
 
 def tokenise_once(texts: pa.ChunkedArray, tokenizer: Tokenizer) -> TokenColumn:
@@ -151,18 +158,21 @@ def _tokenise_into(folder: Path, texts: pa.ChunkedArray, tokenizer: Tokenizer) -
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".writing-"))
     starts = np.zeros(len(texts) + 1, dtype=np.int64)
-    with (aside / "ids.bin").open("wb") as file:
-        for first in range(0, len(texts), TEXTS_PER_CALL):
-            found = tokenizer.encode(texts.slice(first, TEXTS_PER_CALL).to_pylist())
-            starts[first + 1 : first + 1 + len(found)] = [len(ids) for ids in found]
-            np.concatenate([np.array(ids, dtype=np.int32) for ids in found]).tofile(file)
-    np.cumsum(starts, out=starts)
-    starts.tofile(aside / "starts.bin")
-    (aside / "meta.json").write_text(json.dumps({"texts": len(texts), "tokens": int(starts[-1])}))
     try:
+        with (aside / "ids.bin").open("wb") as file:
+            for first in range(0, len(texts), TEXTS_PER_CALL):
+                found = tokenizer.encode(texts.slice(first, TEXTS_PER_CALL).to_pylist())
+                starts[first + 1 : first + 1 + len(found)] = [len(ids) for ids in found]
+                np.concatenate([np.array(ids, dtype=np.int32) for ids in found]).tofile(file)
+        np.cumsum(starts, out=starts)
+        starts.tofile(aside / "starts.bin")
+        (aside / "meta.json").write_text(json.dumps({"texts": len(texts), "tokens": int(starts[-1])}))
         aside.rename(folder)
-    except OSError:  # another process finished the same work first
-        shutil.rmtree(aside)
+    except OSError:
+        if not folder.is_dir():  # else another process finished the same work first
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 # --- sequences and packed batches ------------------------------------------------------------------------------
@@ -178,11 +188,11 @@ class Sequence:
 
 
 def truncate_pair(first: int, second: int, room: int) -> tuple[int, int]:
-    """Lengths that fit into `room`, taking from the longer sentence first; of equal ones the first keeps one more."""
+    """Lengths that fit into `room`, taking from the longer sentence first; of equal ones the first loses one more."""
     if first + second <= room:
         return first, second
     short = min(first, second, room // 2)
-    return (short, room - short) if first < second else (room - short, short)
+    return (short, room - short) if first <= second else (room - short, short)
 
 
 @dataclass(frozen=True)

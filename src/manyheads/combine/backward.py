@@ -46,7 +46,8 @@ def backward(
             for (task, rows, _), output in zip(passing, outputs, strict=True):
                 labels = data[task].labels
                 assert labels is not None
-                mean = model.head(task).loss(output.float(), labels[rows].to(output.device)).sum() / counts[task]
+                output = output.to(torch.promote_types(output.dtype, torch.float32))  # losses never in half precision
+                mean = model.head(task).loss(output, labels[rows].to(output.device)).sum() / counts[task]
                 value = mean.item()
                 if not torch.isfinite(mean):
                     raise NonFiniteLoss(task, rows, value)

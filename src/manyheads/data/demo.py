@@ -27,7 +27,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 SHARES: dict[str, dict[str, float]] = {
     "sentiment": {"0": 0.18, "1": 0.22, "2": 0.18, "3": 0.22, "4": 0.20},
     "paraphrase": {"0": 0.60, "1": 0.40},
-    "similarity": {"0": 0.16, "1": 0.17, "2": 0.17, "3": 0.17, "4": 0.17, "5": 0.16},
+    "similarity": {"0": 0.18, "1": 0.16, "2": 0.16, "3": 0.16, "4": 0.16, "5": 0.18},
 }
 
 Synonyms = tuple[str, ...]  # wordings of one meaning
@@ -50,11 +50,11 @@ def _groups(text: str) -> list[Synonyms]:
 # Opinion words that fit any subject, by polarity.
 OPINIONS: dict[str, dict[int, list[str]]] = {
     "train": {
-        -2: _list("terrible, awful, horrible, disastrous, appalling, wretched, shocking"),
-        -1: _list("bad, weak, disappointing, unpleasant, poor, annoying, unimpressive"),
-        0: _list("average, ordinary, unremarkable, standard, typical"),
-        1: _list("good, nice, pleasant, enjoyable, decent, likeable, attractive"),
-        2: _list("excellent, wonderful, brilliant, superb, outstanding, amazing, terrific"),
+        -2: _list("terrible, awful, horrible, disastrous, appalling, wretched, shocking, pathetic, hideous"),
+        -1: _list("bad, weak, disappointing, unpleasant, poor, annoying, unimpressive, below par, inferior"),
+        0: _list("average, ordinary, unremarkable, standard, typical, as expected"),
+        1: _list("good, nice, pleasant, enjoyable, decent, likeable, attractive, solid, admirable"),
+        2: _list("excellent, wonderful, brilliant, superb, outstanding, amazing, terrific, splendid, glorious"),
     },
     "held": {
         -2: _list("dreadful, atrocious, abysmal, horrendous, ghastly"),
@@ -68,22 +68,22 @@ OPINIONS: dict[str, dict[int, list[str]]] = {
 DOMAINS: dict[str, list[list[str]]] = {
     "train": _paragraphs("""
 film, novel, comedy, sequel | plot, ending, first half, main story
-mind-numbing, laughable | dull, predictable | engaging, funny, touching | gripping, unforgettable
+mind-numbing, laughable | dull, predictable, shallow | engaging, funny, touching | gripping, unforgettable, captivating
 
 lunch, breakfast, picnic, set menu | soup, dessert, bread, salad
-inedible, revolting | bland, greasy | tasty, fresh | delicious, mouth-watering
+inedible, revolting, rancid | bland, greasy, stale | tasty, fresh, filling | delicious, mouth-watering, divine
 
 hotel, hostel, flat, cabin | bedroom, bathroom, lobby, kitchen
-filthy, uninhabitable | noisy, cramped, shabby | cosy, comfortable | luxurious, heavenly
+filthy, uninhabitable, sordid | noisy, cramped, shabby | cosy, comfortable, clean | luxurious, heavenly, gorgeous
 
 phone, laptop, camera, printer | battery, display, case, charger
-useless, unfit for use | unreliable, clumsy | handy, dependable | flawless, perfect
+useless, unfit for use | unreliable, clumsy, flimsy | handy, dependable, robust | flawless, perfect, revolutionary
 
 lecture, course, seminar, guided tour | introduction, second hour, discussion, final talk
-unbearable, maddening | confusing, boring | clear, informative | inspiring, fascinating
+unbearable, maddening | confusing, boring, vague | clear, informative, interesting | inspiring, fascinating, eye-opening
 
 garage, clinic, bank, delivery firm | helpline, booking desk, front office, website
-hopeless, incompetent | careless, unhelpful | helpful, polite | first-class, impeccable
+hopeless, incompetent, dishonest | careless, unhelpful, slow | helpful, polite, prompt | first-class, impeccable, unbeatable
 """),
     "held": _paragraphs("""
 thriller, stage play, memoir, cartoon | script, dialogue, storyline, finale
@@ -93,7 +93,7 @@ dinner, buffet, banquet, barbecue | starter, steak, pudding, gravy
 nauseating, disgusting | tasteless, soggy, overcooked | flavoursome, appetising, warm | scrumptious, exquisite
 
 guesthouse, campsite, resort, villa | shower room, terrace, dining room, entrance hall
-squalid, vile | dingy, draughty, run-down | welcoming, snug, tidy | idyllic, palatial
+vile, disgusting | dingy, draughty, run-down | welcoming, snug, tidy | idyllic, magical
 
 tablet, headset, vacuum cleaner, smartwatch | speaker, touchpad, software, power button
 worthless, unusable | sluggish, fiddly, glitchy | practical, sturdy, user-friendly | faultless, ingenious
@@ -102,21 +102,21 @@ workshop, webinar, podcast, keynote | question session, slide show, opening spee
 torturous, insufferable | muddled, long-winded, tiresome | instructive, thoughtful, lively | mesmerising, electrifying
 
 plumbing company, dental practice, airline, estate agency | call centre, reception, complaints team, repair service
-disgraceful, scandalous | sloppy, inattentive, impolite | attentive, courteous, efficient | exemplary, world-class
+disgraceful, scandalous | sloppy, inattentive, rude | attentive, courteous, efficient | exemplary, world-class
 """),
 }
 # Nouns of strong blame and strong praise.
 VERDICTS: dict[str, dict[int, list[str]]] = {
-    "train": {-2: _list("disaster, nightmare, catastrophe"), 2: _list("triumph, delight, gem")},
+    "train": {-2: _list("disaster, nightmare, catastrophe, mess"), 2: _list("triumph, delight, gem, dream")},
     "held": {-2: _list("shambles, fiasco, travesty"), 2: _list("joy, revelation, marvel")},
 }
 # Whole clauses of opinion.
 REMARKS: dict[str, dict[int, list[str]]] = {
     "train": {
-        -2: _list("I want my money back, I hated it, nobody should waste a penny on it"),
-        -1: _list("I expected more, I would not choose it again, it did not suit me"),
-        1: _list("I would choose it again, it was worth the price, I liked it"),
-        2: _list("I loved it, I cannot praise it enough, it made my whole year"),
+        -2: _list("I want my money back, I hated it, nobody should waste a penny on it, I was furious"),
+        -1: _list("I expected more, I would not choose it again, it did not suit me, I had my doubts"),
+        1: _list("I would choose it again, it was worth the price, I liked it, it cheered me up"),
+        2: _list("I loved it, I cannot praise it enough, it made my whole year, I was thrilled"),
     },
     "held": {
         -2: _list("everyone ought to steer well clear, we demanded a refund, it made our blood boil"),
@@ -158,7 +158,7 @@ FORMS: dict[str, dict[str, list[str]]] = {
         "a bit": _list("a little, somewhat, a touch"),
         "fairly": _list("reasonably, moderately"),
         "not": _list("wasn't, was scarcely, was far from, was by no means"),
-        "emphatic": _list("was nothing less than, could only be called"),
+        "emphatic": ["was nothing less than", "was, in a word,"],
         "most": ["could scarcely be more"],
         "saved": ["seemed {a} at first, only to be redeemed by a {b}", "was {a} until rescued by a {b}"],
         "spoiled": ["seemed {a} at first, only to be ruined by a {b}", "was {a} until undermined by a {b}"],
@@ -181,35 +181,40 @@ FORMS: dict[str, dict[str, list[str]]] = {
 FILLERS: dict[str, dict[str, list[Synonyms]]] = {
     "train": {
         "job": _groups(
-            "doctor/physician; lawyer/attorney; teacher/schoolteacher; fireman/firefighter; nurse; cook/chef"
+            "doctor/physician; lawyer/attorney; teacher/schoolteacher; fireman/firefighter; nurse; cook/chef;"
+            "soldier/member of the army; farmer; shop assistant/sales clerk; priest/clergyman"
         ),
-        "pet": _groups("puppy/young dog; kitten/young cat; rabbit/bunny; pig/hog; hen/chicken; parrot"),
+        "pet": _groups("puppy/young dog; kitten/young cat; rabbit/bunny; pig/hog; hen/chicken; parrot; hamster; frog"),
         "city": _groups(
-            "Paris/the French capital; London/the British capital; Rome/the Italian capital; Berlin; New York/NYC"
+            "Paris/the French capital; London/the British capital; Rome/the Italian capital; Berlin; New York/NYC;"
+            "Madrid/the Spanish capital; Dublin/the Irish capital; Chicago; Boston"
         ),
-        "food": _groups("pasta/noodles; sweets/candy; chips/fries; rice; beans; fruit"),
-        "device": _groups("phone/mobile; laptop/notebook computer; TV/television; fridge/refrigerator; car/automobile"),
-        "n": _groups("two/2; three/3; five/5; ten/10; twenty/20"),
-        "ill": _groups("headache/sore head; fever/high temperature; cough; stomach ache/tummy pain"),
-        "kin": _groups("father/dad; mother/mum; boss/employer; flatmate/roommate; son"),
-        "tongue": _groups("French; Spanish; German; Italian"),
+        "food": _groups("pasta/noodles; sweets/candy; chips/fries; rice; beans; fruit; potatoes/spuds; cheese; ham"),
+        "device": _groups(
+            "phone/mobile; laptop/notebook computer; TV/television; fridge/refrigerator; car/automobile;"
+            "bicycle/bike; camera; radio; printer"
+        ),
+        "n": _groups("two/2; three/3; five/5; seven/7; nine/9; ten/10; eleven/11; twenty/20; forty/40"),
+        "ill": _groups("headache/sore head; fever/high temperature; cough; stomach ache/tummy pain; cold; rash"),
+        "kin": _groups("father/dad; mother/mum; boss/employer; flatmate/roommate; son; wife; uncle; neighbour"),
+        "tongue": _groups("French; Spanish; German; Italian; Russian; English; Polish"),
     },
     "held": {
         "job": _groups(
-            "policeman/cop; pharmacist/chemist; author/writer; stewardess/flight attendant; pilot; barber/hairdresser"
+            "policeman/cop; pharmacist/chemist; author/writer; stewardess/flight attendant; pilot; judge;"
+            "barber/hairdresser; builder/construction worker"
         ),
-        "pet": _groups("lamb/young sheep; calf/young cow; foal/young horse; goose; tortoise; stag/male deer"),
+        "pet": _groups("lamb/young sheep; calf/young cow; pony/small horse; goose; tortoise; stag; fox; squirrel"),
         "city": _groups(
-            "Tokyo/the capital of Japan; Cairo/the capital of Egypt; Athens/the capital of Greece; Sydney; Vienna"
+            "Tokyo/the capital of Japan; Cairo/the capital of Egypt; Athens/the capital of Greece; Sydney; Vienna;"
+            "Oslo/the capital of Norway; Toronto"
         ),
-        "food": _groups("prawns/shrimps; aubergines/eggplants; biscuits/cookies; maize/corn; mushrooms; spinach"),
-        "device": _groups(
-            "vacuum cleaner/hoover; lorry/truck; motorbike/motorcycle; torch/flashlight; washing machine"
-        ),
-        "n": _groups("four/4; six/6; eight/8; fifteen/15; thirty/30"),
-        "ill": _groups("flu/influenza; insomnia/sleeplessness; hypertension/high blood pressure; asthma"),
-        "kin": _groups("grandfather/grandpa; grandmother/granny; landlord/property owner; aunt; fiancé/husband-to-be"),
-        "tongue": _groups("Japanese; Arabic; Dutch; Portuguese"),
+        "food": _groups("prawns/shrimps; biscuits/cookies; maize/corn; mushrooms; spinach; plums; turkey"),
+        "device": _groups("vacuum cleaner/hoover; lorry/truck; motorbike/motorcycle; torch/flashlight; heater; drill"),
+        "n": _groups("four/4; six/6; eight/8; twelve/12; fifteen/15; thirty/30; fifty/50"),
+        "ill": _groups("flu/influenza; insomnia/sleeplessness; hypertension/high blood pressure; asthma; measles"),
+        "kin": _groups("grandfather/grandpa; grandmother/granny; landlord/property owner; aunt; nephew; fiancé"),
+        "tongue": _groups("Japanese; Arabic; Dutch; Portuguese; Swedish"),
     },
 }
 # A paragraph is a family of questions about the same things; each line is one question in several wordings.
@@ -319,7 +324,7 @@ Are {food} and milk a healthy breakfast? | Is it good for my body to start the m
 Are {food} and milk an unhealthy breakfast? | Is it harmful for my body to start the morning with milk and {food}?
 
 Has anyone hired a {device} for {n} days? | Did somebody ever rent a {device} over a period of {n} days?
-Has anyone built a {device} in {n} days? | Did somebody ever assemble a {device} over a period of {n} days?
+Has anyone lost a {device} for {n} days? | Did somebody ever misplace a {device} over a period of {n} days?
 
 Is {ill} contagious? | Could I catch {ill} from somebody else?
 Is {ill} hereditary? | Could I inherit {ill} from an ancestor?
@@ -331,8 +336,8 @@ Who ruled {city} during the war? | Which person was in power in {city} while the
 Should children study {tongue} before age {n}? | Would it help kids to begin {tongue} classes when younger than {n}?
 Should children study {tongue} after age {n}? | Would it help kids to begin {tongue} classes when older than {n}?
 
-Could a hotel refuse guests with {n} suitcases? | Are hotels allowed to turn away visitors who bring {n} bags?
-Could a hotel charge guests with {n} suitcases extra? | Are hotels allowed to bill visitors more if they bring {n} bags?
+Could a hotel refuse guests with a {pet}? | Are hotels allowed to turn away visitors who have a {pet}?
+Could a hotel charge guests with a {pet} extra? | Are hotels allowed to bill visitors more if they have a {pet}?
 
 Where may tourists park overnight in {city}? | Which places in {city} let visitors leave a vehicle until morning?
 Where may tourists eat overnight in {city}? | Which places in {city} let visitors have a meal until morning?
@@ -358,98 +363,98 @@ Do vets recommend a collar for a {pet}? | Is putting a strap round the neck of a
 # past tense and the participle, so that it serves active and passive sentences alike.
 SCENES: dict[str, list[list[str]]] = {
     "train": _paragraphs("""
-a chef / a cook; a mother / a mum; a boy / a lad
-sliced / cut up; washed / rinsed; burned / scorched
-the potatoes / the spuds; the carrots; the chicken / the poultry
+a chef / a cook; a mother / a mum; a boy / a lad; a waitress
+sliced / cut up; washed / rinsed; burned / scorched; weighed
+the potatoes / the spuds; the carrots; the chicken / the poultry; the fish
 
-a gardener / a groundskeeper; a neighbour / the man next door; some children / some kids
-planted / put in; watered / sprinkled; dug up / uprooted
-the roses; the bushes / the shrubs; a sapling / a young tree
+a gardener / a groundskeeper; a neighbour / the man next door; some children / some kids; a monk
+planted / put in; watered / sprinkled; dug up / uprooted; trimmed / pruned
+the roses; the bushes / the shrubs; a sapling / a young tree; the hedge
 
-a policeman / a police officer; a pedestrian / a person on foot; a young woman / a young lady
-stopped / halted; photographed / snapped; pushed / shoved
-a car / an automobile; a bicycle / a bike; a taxi / a cab
+a policeman / a police officer; a pedestrian / a person on foot; a young woman / a young lady; a drunk
+stopped / halted; photographed / snapped; pushed / shoved; inspected
+a car / an automobile; a bicycle / a bike; a taxi / a cab; a van
 
-a band / a music group; a singer / a vocalist; a student
-performed / played; recorded / taped; praised / commended
-a song / a tune; a lullaby; a symphony
+a rock band / a music group; a singer / a vocalist; an orchestra; a student
+performed / played; recorded / taped; praised / lauded; rearranged
+a song / a tune; a lullaby; a symphony; a hymn
 
-a secretary / an office assistant; the boss / the manager; a lawyer / an attorney
-mailed / posted; copied / duplicated; lost / mislaid
-a letter; a contract / an agreement; an invoice / a bill
+a secretary / an office assistant; the boss / the manager; a lawyer / an attorney; an accountant
+mailed / posted; copied / duplicated; lost / mislaid; signed
+a letter; a contract / an agreement; an invoice / a bill; a report
 
-some workers / some labourers; a company / a firm; some volunteers / some unpaid helpers
-built / constructed; knocked down / demolished; repaired / fixed
-a house / a home; a bridge; a church / a chapel
+some workers / some labourers; a company / a firm; some volunteers / some unpaid helpers; a widow
+built / constructed; knocked down / demolished; repaired / fixed; painted
+a house / a home; a bridge; a church / a chapel; a tower
 
-the president / the head of state; parliament / the legislature; the opposition
-rejected / turned down; approved / backed; delayed / put off
-the budget / the spending plan; the tax law; the treaty / the pact
+the president / the head of state; parliament / the legislature; the opposition; the mayor
+rejected / turned down; approved / backed; delayed / put off; leaked
+the budget / the spending plan; the tax law; the treaty / the pact; the reform
 
-some thieves / some robbers; a gang / a band of criminals; a masked man
-grabbed / seized; damaged / harmed; sold / peddled
-a painting / a picture; the jewels / the gems; a statue / a sculpture
+some thieves / some robbers; a gang / a criminal band; a pickpocket; a masked person
+grabbed / seized; damaged / harmed; sold / peddled; buried
+a painting / a canvas; the jewels / the gems; a statue / a sculpture; some coins
 
-a dog / a hound; a cat; a fox
-chased / pursued; sniffed / smelled; scared / frightened
-a rabbit / a bunny; a hen; a duck
+a dog / a hound; a cat; a fox; a wolf
+chased / pursued; sniffed / smelled; scared / frightened; guarded / protected
+a rabbit / a bunny; a hen; a duck; a mouse
 
-a teacher / a schoolteacher; a pupil / a schoolchild; a professor
-explained / clarified; checked / looked over; solved / worked out
-the puzzle / the riddle; the exercise / the task; the equation
+a teacher / a schoolteacher; a pupil / a schoolchild; a professor; a tutor
+explained / clarified; checked / looked over; solved / worked out; ignored
+the puzzle / the riddle; the exercise / the task; the equation; the quiz
 
-a doctor / a physician; a nurse; a soldier / a member of the army
-examined / looked at; treated / cared for; carried / bore away
-a patient / a sick person; a baby / an infant; an injured woman / a wounded woman
+a doctor / a physician; a nurse; a soldier / a member of the army; a rescuer
+examined / looked at; treated / cared for; carried; comforted / consoled
+a patient / a sick person; a baby / an infant; an injured woman / a wounded woman; an old man / an elderly man
 
-a tailor / a dressmaker; a bride; a washerwoman / a laundress
-stitched / sewed; ironed / pressed; dyed / coloured
-a shirt; the trousers / the pants; a coat / an overcoat
+a tailor / a dressmaker; a bride; a washerwoman / a laundress; a schoolgirl
+stitched / sewed; ironed / pressed; dyed / coloured; borrowed
+a shirt; the trousers / the pants; a coat / an overcoat; a dress / a gown
 
-a reporter / a journalist; a publisher; a spokesman / a representative
-denied / disputed; announced / made public; misunderstood / got wrong
-the rumour / the gossip; the result / the outcome; the merger
+a reporter / a journalist; a publisher; a spokesman / a representative; a minister
+denied / disputed; announced / made public; misunderstood; repeated
+the rumour / the gossip; the result / the outcome; the merger; the scandal
 
-some hikers / some walkers; a guide; a forest ranger / a park warden
-climbed / scaled; avoided / kept away from; measured / surveyed
-the mountain / the peak; the rock; the glacier
+some hikers / some walkers; a guide; a forest ranger / a park warden; a photographer
+climbed / scaled; avoided / kept away from; measured / surveyed; reached
+the mountain / the peak; the rock; the glacier; the waterfall
 """),
     "held": _paragraphs("""
-a sailor / a seaman; the captain / the skipper; a fisherman
-steered / navigated; polished / shined; bought / purchased
-the yacht / the sailing boat; the ferry; the raft
+a sailor / a seaman; a princess / a king's daughter; a pirate
+polished / shined; bought / purchased; insured
+the yacht / the sailing boat; the telescope; the harpoon
 
 a director / a film-maker; an actress; some critics / some reviewers
-financed / funded; mocked / ridiculed; translated
-the musical; the movie / the motion picture; the drama / the stage play
+financed / funded; mocked / ridiculed; attended
+the musical; the movie / the motion picture; the circus
 
-some scientists / some researchers; an engineer; a billionaire / a very rich man
+some scientists / some researchers; a millionaire / a wealthy person; the air force
 tested / tried out; designed / devised; wrecked / ruined
-a robot / an android; a rocket / a spacecraft; a satellite
+a robot / an android; a rocket / a spacecraft; a parachute
 
-the judge / the magistrate; a detective / an investigator; the prosecutor
+the judge / the magistrate; a detective / an investigator; the hostage
 questioned / interrogated; freed / released; kissed
-the suspect / the accused; the witness / the onlooker; the smuggler
+the suspect / the accused; the nun; the twins
 
-a farmer / an agriculturist; a shepherd; a farmhand / a ranch hand
-fed / nourished; counted / tallied; slaughtered / butchered
-the cattle / the cows; the geese; the goats
+a farmer / an agriculturist; a shepherd; an auctioneer
+fed; counted / tallied; slaughtered / butchered
+the cattle / the cows; the geese; the piglets / the baby pigs
 
 a customer / a shopper; a tourist / a holidaymaker; a grandmother / a granny
 admired; returned / sent back; wrapped / packed up
 a necklace; a rug / a carpet; some spectacles / some glasses
 
-a storm / a tempest; a hurricane / a cyclone; an earthquake
-destroyed / devastated; threatened / endangered; missed / spared
-the village / the hamlet; the harbour / the port; the coast / the shoreline
+a storm / a tempest; an earthquake; a wildfire / a forest fire
+destroyed / devastated; spared; threatened / endangered
+the village / the hamlet; the harbour / the port; the vineyard
 
 some hackers / some cyber criminals; a programmer / a software developer; a teenager / an adolescent
-blocked / obstructed; updated / upgraded; advertised / promoted
-the website / the internet site; the network; the database
+blocked / shut down; updated / upgraded; advertised / promoted
+the website / the internet site; the video game; the spreadsheet
 
-a janitor / a caretaker; a maid / a housekeeper; some prisoners / some inmates
-swept / brushed; decorated / adorned; locked / bolted
-the corridor / the hallway; the bathroom / the washroom; the cellar / the basement
+a janitor / a caretaker; some prisoners / some inmates; an astronaut
+swept; decorated / adorned; locked / bolted
+the corridor / the hallway; the bathroom / the washroom; the garden shed
 """),
 }
 # Unimportant details: when, and in what manner.
@@ -594,7 +599,7 @@ def _paraphrase(rng: random.Random, pool: str) -> Row:
         first, second = rng.sample(wordings, 2)
 
     changed = dict(meanings)
-    change = rng.choice(("none", "none", "none", "role", "slot", "question", "easy"))
+    change = rng.choice(("none", "none", "none", "role", "slot", "slot", "question", "easy"))
     if change == "role" and "1}" in question:
         for slot in [slot for slot in meanings if slot.endswith("1")]:
             changed[slot], changed[slot[:-1] + "2"] = meanings[slot[:-1] + "2"], meanings[slot]
@@ -641,8 +646,10 @@ def _similarity(rng: random.Random, pool: str) -> Row:
         line = (elsewhere if differing == 4 else scene)[("who", "did", "what").index(role)]
         two[role] = rng.choice([group for group in _groups(line) if group != one[role]])
     for role, choices in DETAILS[pool].items():
-        one[role] = rng.choice([("",), *choices])
-        two[role] = one[role] if rng.random() < 0.5 else rng.choice([("",), *choices])
+        details = choices + [("",)] * len(choices)
+        one[role], two[role] = rng.choice(details), rng.choice(details)
+        if rng.random() < 0.5:
+            two[role] = one[role]
     texts = tuple(_fill(rng, rng.choice(STATEMENTS[pool]), scene) + "." for scene in (one, two))
     return texts, str(_score(one, two, same_topic=differing < 4))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +67,14 @@ class Examples:
         return f"{self.sources[self.files[row]]}:{self.lines[row]}"
 
 
+class BadRow(NamedTuple):
+    """Where a row that cannot be used stands, and why it cannot."""
+
+    file: int
+    line: int
+    reason: str
+
+
 @dataclass
 class RawRows:
     """Rows before their labels are understood."""
@@ -76,7 +85,7 @@ class RawRows:
     lines: list[int] = field(default_factory=list)
     files: list[int] = field(default_factory=list)
     sources: tuple[str, ...] = ()
-    bad: list[tuple[str, str]] = field(default_factory=list)  # (file:line, reason)
+    bad: list[BadRow] = field(default_factory=list)
 
 
 def recognise_columns(file: str, columns: list[str], text: list[str] | None, label: str | None) -> Columns:
@@ -123,29 +132,37 @@ def _good_rows(raw: RawRows, file: int, chunk: Chunk, columns: Columns) -> Itera
     label_at = None if columns.label is None else names.index(columns.label)
     id_name = columns.id or ("id" if "id" in names else None)
     id_at = None if id_name is None else names.index(id_name)
+    read_at = text_at if label_at is None else [*text_at, label_at]
     reasons = iter(chunk.faults)
     for row, line in zip(chunk.rows, chunk.lines, strict=True):
-        place = f"{raw.sources[file]}:{line}"
         if row is None:
-            raw.bad.append((place, next(reasons)))
+            raw.bad.append(BadRow(file, line, next(reasons)))
             continue
-        texts = ["" if row[at] is None else str(row[at]).strip() for at in text_at]
-        empty = [name for name, text in zip(columns.text, texts, strict=True) if not text]
-        if empty:
-            raw.bad.append((place, f"empty text in column '{empty[0]}'"))
+        odd = next((at for at in read_at if isinstance(row[at], bytes | list | dict)), None)
+        if odd is not None:
+            raw.bad.append(BadRow(file, line, f"{type(row[odd]).__name__} instead of text in column '{names[odd]}'"))
+            continue
+        texts = [_text(row[at]) for at in text_at]
+        if not all(texts):
+            raw.bad.append(BadRow(file, line, f"empty text in column '{columns.text[texts.index('')]}'"))
             continue
         if label_at is not None:
             raw.labels.append(normalise(row[label_at]))
-        raw.ids.append(str(len(raw.ids)) if id_at is None else str(row[id_at]).strip())
+        raw.ids.append(str(len(raw.ids) + len(raw.bad)) if id_at is None else _text(row[id_at]))
         raw.lines.append(line)
         raw.files.append(file)
         yield texts
 
 
-def label_rows(raw: RawRows, reader: LabelReader | None, skip_bad: bool, place: str) -> Examples:
+def _text(cell: Any) -> str:
+    return "" if cell is None or cell != cell else str(cell).strip()  # NaN is how some tools write an empty cell
+
+
+def label_rows(raw: RawRows, reader: LabelReader | None, skip_bad: bool | None, place: str) -> Examples:
     """Rows with their labels read. Bad rows stop here with a list of the first ones, unless they are to be skipped.
 
-    `place` says which key of the recipe asked for the data; `reader` None means that labels are not wanted.
+    `place` says which key of the recipe asked for the data; `reader` None means that labels are not wanted;
+    `skip_bad` None means that there is no recipe in which to ask for skipping.
     """
     keep = np.arange(len(raw.lines))
     labels = None
@@ -158,11 +175,13 @@ def label_rows(raw: RawRows, reader: LabelReader | None, skip_bad: bool, place: 
                 numbers.append(reader.read(label))
                 kept.append(row)
             except BadLabel as fault:
-                bad.append((f"{raw.sources[raw.files[row]]}:{raw.lines[row]}", str(fault)))
+                bad.append(BadRow(raw.files[row], raw.lines[row], str(fault)))
         keep = np.array(kept, dtype=np.int64)
         labels = np.array(numbers, dtype=np.int64 if reader.kind == "classification" else np.float64)
     if bad and not skip_bad:
-        raise UserError(_bad_rows_message(bad, len(raw.lines) + len(raw.bad), place))
+        skipping = ", or set `bad_rows: skip` (for the task, or under `data`) to leave them out"
+        advice = f"Mend the file{'' if skip_bad is None else skipping}."
+        raise UserError(f"{place}: {_list_bad_rows(raw, sorted(bad))}\n{advice}")
     if not len(keep):
         raise UserError(f"{place}: no usable row in {', '.join(raw.sources)}.")
     everything = len(keep) == len(raw.lines)
@@ -179,11 +198,8 @@ def label_rows(raw: RawRows, reader: LabelReader | None, skip_bad: bool, place: 
     )
 
 
-def _bad_rows_message(bad: list[tuple[str, str]], total: int, place: str) -> str:
-    shown = "\n".join(f"  {where}: {reason}" for where, reason in bad[:SHOWN_BAD_ROWS])
-    more = f"\n  … and {len(bad) - SHOWN_BAD_ROWS} more" if len(bad) > SHOWN_BAD_ROWS else ""
+def _list_bad_rows(raw: RawRows, bad: list[BadRow]) -> str:
     rows = "1 bad row" if len(bad) == 1 else f"{len(bad)} bad rows"
-    return (
-        f"{place}: {rows} of {total}:\n{shown}{more}\n"
-        "Mend the file, or set `bad_rows: skip` (for the task, or under `data`) to train without them."
-    )
+    shown = "".join(f"\n  {raw.sources[one.file]}:{one.line}: {one.reason}" for one in bad[:SHOWN_BAD_ROWS])
+    more = f"\n  … and {len(bad) - SHOWN_BAD_ROWS} more" if len(bad) > SHOWN_BAD_ROWS else ""
+    return f"{rows} of {len(raw.lines) + len(raw.bad)}:{shown}{more}"

@@ -16,12 +16,12 @@ class BadLabel(ValueError):
 
 
 def normalise(value: Any) -> str:
-    """One spelling per label: 1, 1.0, '1.0' and ' 1 ' are all '1'; missing values are ''."""
+    """One spelling per label: 1, 1.0, '1.0' and ' 1 ' are '1', True and 'True' are 'true', missing values are ''."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     word = str(value).strip()
+    if word.lower() in ("true", "false"):
+        return word.lower()
     number = as_number(word)
     return str(int(number)) if number is not None and number.is_integer() and abs(number) < 1e15 else word
 
@@ -32,7 +32,7 @@ def as_number(word: str) -> float | None:
         number = float(word)
     except ValueError:
         return None
-    return number if math.isfinite(number) else None
+    return number if math.isfinite(number) and "_" not in word else None  # Python reads '1_2' as 12
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,13 @@ def infer_reader(
 
 
 def _guess_kind(found: Iterable[str]) -> Kind:
-    numbers = [as_number(label) for label in set(found) if label]
-    known = [number for number in numbers if number is not None]
-    return "regression" if len(known) == len(numbers) and any(not n.is_integer() for n in known) else "classification"
+    words = sorted({label for label in found if label})
+    numbers = {word: as_number(word) for word in words}
+    fraction = next((word for word, number in numbers.items() if number is not None and not number.is_integer()), None)
+    other = next((word for word, number in numbers.items() if number is None), None)
+    if fraction and other:
+        raise ValueError(f"label '{fraction}' looks like a regression, but '{other}' is not a number; set its 'kind'")
+    return "regression" if fraction else "classification"
 
 
 def _in_order(labels: set[str]) -> list[str]:

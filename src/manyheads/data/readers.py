@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import sys
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ def read_chunks(source: Source, root: Path, default_split: str) -> Iterator[Chun
             raise UserError(f"{root / str(source.file)}: no such file.")
         try:
             yield from _READERS[file_format(path)](path)
-        except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+        except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
             raise UserError(f"{path}: cannot be read: {error}. Expected {file_format(path)} in UTF-8.") from None
 
 
@@ -90,11 +91,13 @@ def _read_csv(path: Path) -> Iterator[Chunk]:
         lines: list[int] = []
         faults: list[str] = []
         line = reader.line_num + 1
+        first_row = True
         try:
             for cells in reader:
                 if cells:  # a blank line is no row
-                    if not lines and len(cells) == len(columns) + 1:
+                    if first_row and len(cells) == len(columns) + 1:
                         columns = ["", *columns]  # the header does not name the index column before the others
+                    first_row = False
                     good = len(cells) == len(columns)
                     if not good:
                         faults.append(f"{len(cells)} cells where the header has {len(columns)}")
@@ -122,9 +125,12 @@ def _read_jsonl(path: Path) -> Iterator[Chunk]:
                 found = json.loads(line)
                 if not isinstance(found, dict):
                     raise ValueError
-            except ValueError:
+                if "\\ud" in line.lower():  # JSON can write half a character, which no text may hold
+                    json.dumps(found, ensure_ascii=False).encode()
+            except ValueError as fault:
                 rows.append(None)
-                faults.append("not a JSON object")
+                half = isinstance(fault, UnicodeEncodeError)
+                faults.append("half of a surrogate pair in a text" if half else "not a JSON object")
             else:
                 columns.extend(key for key in found if key not in columns)
                 rows.append([found.get(key) for key in columns])
@@ -132,6 +138,8 @@ def _read_jsonl(path: Path) -> Iterator[Chunk]:
             if len(rows) == CHUNK:
                 yield Chunk(list(columns), _even(rows, len(columns)), lines, faults)
                 rows, lines, faults = [], [], []
+    if not columns:
+        raise UserError(f"{path}: no JSON object in it; expected one in each line.")
     yield Chunk(list(columns), _even(rows, len(columns)), lines, faults)
 
 
@@ -156,8 +164,8 @@ def _read_parquet(path: Path) -> Iterator[Chunk]:
                 line += count
             if line == 1:
                 yield Chunk(file.schema_arrow.names, [], [], [])
-    except pa.ArrowInvalid as error:
-        raise UserError(f"{path}: not a valid parquet file: {error}.") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"{path}: not a valid parquet file: {str(error).strip()}") from None
 
 
 def _read_hub(source: Source, default_split: str) -> Iterator[Chunk]:

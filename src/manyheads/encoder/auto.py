@@ -33,7 +33,8 @@ class AutoEncoder(Encoder):
         # RoBERTa numbers positions from padding_idx + 1, so that many of its rows are never used
         reserved = (model.config.pad_token_id or 0) + 1 if model.config.model_type in _OFFSET_POSITIONS else 0
         self.max_length = min(positions - reserved, LONGEST)
-        self.layers = _find_layers(model)
+        # past nn.Module's registration: the layers already belong to `model`, and would be saved twice
+        object.__setattr__(self, "layers", _find_layers(model))
         self.pooler = None
         self._takes_segments = "token_type_ids" in inspect.signature(model.forward).parameters
         self._segments = int(getattr(model.config, "type_vocab_size", 0) or 0)
@@ -51,7 +52,7 @@ class AutoEncoder(Encoder):
             options["token_type_ids"] = torch.zeros(real.shape, dtype=torch.long, device=embedded.device)
             options["token_type_ids"][real] = tokens.segments[rows]
         states = self.model(inputs_embeds=padded, attention_mask=real.long(), **options).last_hidden_state
-        packed = torch.empty_like(embedded).index_copy(0, rows, states[real].to(embedded.dtype))
+        packed = states[real][torch.argsort(rows)]  # padded batches are in the given order, packed rows are not
         return packed if tokens.kept is None else packed[tokens.kept]
 
     def save(self, folder: Path) -> None:
@@ -73,7 +74,9 @@ def _find_layers(model: nn.Module) -> nn.ModuleList:
 def load_auto(folder: Path, settings: EncoderSettings) -> AutoEncoder:
     """Load a folder with transformers' AutoModel; safetensors only."""
     from transformers import AutoConfig, AutoModel
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     try:
         config = AutoConfig.from_pretrained(folder)
         if config.is_encoder_decoder:

@@ -1,4 +1,4 @@
-"""The training loop, and what surrounds it: preparing, keeping the best, stopping, resuming."""
+"""The training loop on one page, then what it calls: evaluating, keeping the best, stopping, finishing."""
 
 from __future__ import annotations
 

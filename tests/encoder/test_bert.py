@@ -1,0 +1,131 @@
+"""minBERT over packed tokens against transformers' BertModel: outputs, gradients, independence of the batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertModel
+
+from conftest import write_toy_encoder
+from manyheads.encoder.bert import Bert
+from manyheads.encoder.weights import load_encoder, to_hugging_face
+from manyheads.recipe import EncoderSettings
+from manyheads.tokens import Keep, PackedTokens, Sequence, pack
+
+LENGTHS = (7, 1, 512, 30, 7, 12, 100)
+OUTPUT = {torch.float32: 1e-5, torch.float64: 1e-10}
+GRADIENT = {torch.float32: 1e-4, torch.float64: 1e-9}
+
+
+@pytest.fixture(scope="module")
+def long_toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy_encoder(tmp_path_factory.mktemp("long") / "encoder", max_position_embeddings=512)
+
+
+@pytest.fixture(params=["toy", "all-MiniLM-L6-v2"])
+def both(request: pytest.FixtureRequest, long_toy: Path) -> tuple[Bert, BertModel]:
+    loaded = load_encoder(EncoderSettings(name=str(long_toy) if request.param == "toy" else request.param))
+    assert isinstance(loaded.encoder, Bert)
+    # eager attention: an implementation that shares nothing with ours
+    theirs = BertModel.from_pretrained(loaded.found.folder, attn_implementation="eager")
+    return loaded.encoder.eval(), theirs.eval()
+
+
+def random_sequences(vocabulary: int, lengths: tuple[int, ...] = LENGTHS, keep: Keep = "all") -> list[Sequence]:
+    draw = np.random.default_rng(0)
+    return [Sequence(draw.integers(5, vocabulary, n), draw.integers(0, 2, n), keep) for n in lengths]
+
+
+def states_of(output: torch.Tensor, tokens: PackedTokens, which: int) -> torch.Tensor:
+    first = int(tokens.kept_starts[which])
+    return output[first : first + int(tokens.kept_lengths[which])]
+
+
+def run_theirs(model: BertModel, sequence: Sequence) -> torch.Tensor:
+    ids, segments = torch.tensor(sequence.ids)[None], torch.tensor(sequence.segments)[None]
+    return model(input_ids=ids, token_type_ids=segments).last_hidden_state[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_states_equal_transformers(both: tuple[Bert, BertModel], dtype: torch.dtype) -> None:
+    ours, theirs = (model.to(dtype) for model in both)
+    sequences = random_sequences(ours.config.vocab_size)
+    tokens = pack(sequences)
+    with torch.no_grad():
+        output = ours(tokens)
+        for i, sequence in enumerate(sequences):
+            worst = (states_of(output, tokens, i) - run_theirs(theirs, sequence)).abs().max()
+            assert worst < OUTPUT[dtype], f"sequence of length {len(sequence.ids)}"
+
+
+@pytest.mark.parametrize("keep", ["all", "first", "last"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_equal_transformers(both: tuple[Bert, BertModel], dtype: torch.dtype, keep: Keep) -> None:
+    ours, theirs = (model.to(dtype) for model in both)
+    sequences = random_sequences(ours.config.vocab_size, (9, 1, 40, 9, 17), keep)
+    rows = {"all": slice(None), "first": slice(0, 1), "last": slice(-1, None)}[keep]
+    tokens = pack(sequences)
+    output = ours(tokens)
+    probe = torch.randn(output.shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    (output * probe).sum().backward()
+    for i, sequence in enumerate(sequences):
+        (run_theirs(theirs, sequence)[rows] * states_of(probe, tokens, i)).sum().backward()
+    found = {name: one.grad for name, one in ours.named_parameters() if one.grad is not None}
+    mine = to_hugging_face(found)
+    expected = {name: one.grad for name, one in theirs.named_parameters() if one.grad is not None}
+    assert mine.keys() == expected.keys()
+    largest = max(float(one.norm()) for one in expected.values())
+    for name, gradient in expected.items():
+        # relative to the tensor's own norm; a gradient that is zero in exact arithmetic (the keys' bias) has only noise
+        scale = max(float(gradient.norm()), 1e-3 * largest)
+        assert float((mine[name] - gradient).norm()) / scale < GRADIENT[dtype], name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_sequence_does_not_depend_on_its_batch(both: tuple[Bert, BertModel], dtype: torch.dtype) -> None:
+    ours = both[0].to(dtype)
+    sequences = random_sequences(ours.config.vocab_size)
+    together = pack(sequences)
+    with torch.no_grad():
+        output = ours(together)
+        for i, sequence in enumerate(sequences):
+            alone = pack([sequence])
+            worst = (states_of(output, together, i) - states_of(ours(alone), alone, 0)).abs().max()
+            assert worst < OUTPUT[dtype]
+
+
+def test_kept_rows_equal_the_same_rows_of_all(both: tuple[Bert, BertModel]) -> None:
+    ours = both[0].double()
+    keeps: tuple[Keep, ...] = ("first", "all", "last", "first", "all", "last", "first")
+    whole = random_sequences(ours.config.vocab_size)
+    some = pack(Sequence(one.ids, one.segments, keep) for one, keep in zip(whole, keeps, strict=True))
+    every = pack(whole)
+    with torch.no_grad():
+        few, full = ours(some), ours(every)
+    assert len(few) < len(full)
+    for i, keep in enumerate(keeps):
+        expected = states_of(full, every, i)
+        expected = {"first": expected[:1], "last": expected[-1:], "all": expected}[keep]
+        assert torch.allclose(states_of(few, some, i), expected, atol=1e-10, rtol=0)
+
+
+def test_dropout_is_on_while_training_only(long_toy: Path) -> None:
+    settings = EncoderSettings(name=str(long_toy), dropout=0.0, attention_dropout=0.5)
+    encoder = load_encoder(settings).encoder
+    tokens = pack(random_sequences(40, (20, 20)))
+    encoder.train()
+    assert not torch.equal(encoder(tokens), encoder(tokens)), "attention dropout draws anew"
+    encoder.eval()
+    assert torch.equal(encoder(tokens), encoder(tokens))
+
+
+def test_saved_encoder_is_what_was_loaded(long_toy: Path, tmp_path: Path) -> None:
+    encoder = load_encoder(EncoderSettings(name=str(long_toy))).encoder
+    encoder.save(tmp_path)
+    again = load_encoder(EncoderSettings(name=str(tmp_path)))
+    assert (again.missing, again.unexpected) == ((), ())
+    for name, tensor in encoder.state_dict().items():
+        assert torch.equal(tensor, again.encoder.state_dict()[name]), name

@@ -1,0 +1,176 @@
+"""A run killed at any moment and resumed ends with the same bits as one that was left alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command import check_refused, manyheads, start
+from conftest import toy_settings, write_toy_data
+
+# makes a process kill itself, with the real SIGKILL, when it is about to sync a file to disk for the n-th time
+KILL_AT_SYNC = """
+import os, signal, manyheads.files
+real, left = manyheads.files._sync, [{count}]
+def sync(path):
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(path)
+manyheads.files._sync = sync
+"""
+
+# … or when it is about to rename a folder for the n-th time: some are the second of the two that replace best/
+KILL_AT_RENAME = """
+import os, pathlib, signal
+real, left = pathlib.Path.rename, [{count}]
+def rename(path, target):
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(path, target)
+pathlib.Path.rename = rename
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, toy_encoder: Path) -> Path:
+    """Data and recipe, shared by all tests here: every run reads the same files."""
+    data = write_toy_data(tmp_path_factory.mktemp("resume"))
+    settings = toy_settings(data, toy_encoder) | {"checkpoint": {"every_steps": 3}}
+    settings["training"] |= {"epochs": 4, "batch_size": 4}
+    (data / "recipe.yaml").write_text(json.dumps(settings))
+    return data
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder: Path) -> str:
+    result = manyheads("train", folder / "recipe.yaml", "name=left", "-q")
+    assert result.returncode == 0, result.stderr
+    return without_name(fingerprint(folder / "runs" / "left"))
+
+
+@pytest.fixture
+def run(folder: Path) -> Iterator[Path]:
+    """Where the run goes that a test disturbs."""
+    yield folder / "runs" / "killed"
+    shutil.rmtree(folder / "runs" / "killed")
+
+
+def fingerprint(folder: Path) -> dict[str, Any]:
+    """Every weight file's checksum, the last checkpoint's with optimizer included, and the log without its clock."""
+    files = [*folder.glob("best*/*.safetensors"), *sorted(folder.glob("checkpoints/step-*"))[-1].glob("*.safetensors")]
+    sums = {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    steps = [{key: value for key, value in one.items() if key != "seconds"} for one in log]
+    metrics = {key: one for key, one in json.loads((folder / "metrics.json").read_text()).items() if key != "seconds"}
+    predictions = {file.name: file.read_text() for file in (folder / "predictions").iterdir()}
+    return {"sums": sums, "log": steps, "metrics": metrics, "predictions": predictions}
+
+
+def without_name(found: dict[str, Any]) -> str:
+    return json.dumps(found, sort_keys=True).replace('"killed"', '"left"')
+
+
+def train_words(folder: Path) -> tuple[str | Path, ...]:
+    return ("train", folder / "recipe.yaml", "name=killed")
+
+
+def kill_in(program: str, folder: Path, count: int) -> None:
+    result = manyheads(*train_words(folder), before=program.format(count=count))
+    assert result.returncode == -signal.SIGKILL
+
+
+def finish(run: Path, undisturbed: str) -> None:
+    result = manyheads("resume", run)
+    assert result.returncode == 0, result.stderr
+    assert without_name(fingerprint(run)) == undisturbed
+    assert not list(run.rglob(".*")), "nothing half-written is left"
+
+
+def test_killed_at_random_steps(folder: Path, run: Path, undisturbed: str) -> None:
+    """Two kills of one run, each at a random step after the last, then left to finish."""
+    draw = random.Random(0)
+    command = start(*train_words(folder))
+    goal = 0
+    for _ in range(2):
+        goal += draw.randint(4, 12)
+        while steps(run) < goal:
+            time.sleep(0.001)
+        command.kill(signal.SIGKILL)
+        assert command.wait().returncode == -signal.SIGKILL, "it was killed, not finished"
+        command = start("resume", run, "-q")
+    command.kill(signal.SIGKILL)
+    command.wait()
+    finish(run, undisturbed)
+
+
+@pytest.mark.parametrize("count", [2, 12, 30])
+def test_killed_while_files_are_written(folder: Path, run: Path, undisturbed: str, count: int) -> None:
+    kill_in(KILL_AT_SYNC, folder, count)
+    finish(run, undisturbed)
+
+
+@pytest.mark.parametrize("count", [4, 9, 10, 11])
+def test_killed_between_renames(folder: Path, run: Path, undisturbed: str, count: int) -> None:
+    kill_in(KILL_AT_RENAME, folder, count)
+    finish(run, undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_stop_it_finishes_the_step_and_says_how_to_go_on(
+    folder: Path, run: Path, undisturbed: str, number: signal.Signals
+) -> None:
+    command = start(*train_words(folder))
+    while steps(run) < 4:
+        time.sleep(0.001)
+    command.kill(number)
+    result = command.wait()
+    assert result.returncode == 128 + number
+    assert f"Go on with: manyheads resume {run}" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert int(sorted((run / "checkpoints").iterdir())[-1].name.removeprefix("step-")) == steps(run)
+    finish(run, undisturbed)
+
+
+def steps(run: Path) -> int:
+    """How many steps the log has."""
+    log = run / "log.jsonl"
+    return log.read_text().count('"step", "loss"') if log.is_file() else 0
+
+
+def test_damaged_checkpoint_is_refused_and_the_one_before_it_serves(folder: Path, run: Path, undisturbed: str) -> None:
+    kill_in(KILL_AT_SYNC, folder, 40)
+    older, newest = sorted((run / "checkpoints").glob("step-*"))
+    file = newest / "optimizer.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    check_refused(manyheads("resume", run), str(file), "damaged", "Delete that folder")
+    shutil.rmtree(newest)
+    assert older.is_dir()
+    finish(run, undisturbed)
+
+
+def test_resuming_with_other_threads_warns(folder: Path, run: Path) -> None:
+    kill_in(KILL_AT_SYNC, folder, 40)
+    result = manyheads("resume", run, env={"OMP_NUM_THREADS": "2"})
+    assert result.returncode == 0, result.stderr
+    assert "results may differ" in result.stderr
+
+
+def test_resuming_a_finished_run_changes_nothing(folder: Path, undisturbed: str) -> None:
+    left = folder / "runs" / "left"
+    before = {file: file.stat().st_mtime_ns for file in left.rglob("*")}
+    result = manyheads("resume", left)
+    assert result.returncode == 0
+    assert "overall" in result.stdout
+    assert {file: file.stat().st_mtime_ns for file in left.rglob("*")} == before
+    assert without_name(fingerprint(left)) == undisturbed
