@@ -16,7 +16,7 @@ hypothesis.settings.load_profile("same")
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may wait for a network
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from manyheads.encoder.bert import BertConfig, random_bert
+from manyheads.encoder.bert import BertConfig, random_bert  # noqa: E402  (after the environment is set)
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 WORDS = """

@@ -51,7 +51,8 @@ def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
         raise UserError(f"{origin.file} has {count}:\n" + "\n".join(f"  {fault}" for fault in faults)) from None
     recipe._origin = origin
     recipe.data.root = str(_folder(base, origin, ("data", "root"), recipe.data.root or "."))
-    encoder = _folder(base, origin, ("encoder", "name"), recipe.encoder.name)
+    written = ("encoder",) if ("encoder",) in origin.overridden else ("encoder", "name")  # short or long form
+    encoder = _folder(base, origin, written, recipe.encoder.name)
     if encoder.is_dir():  # else it is the name of one
         recipe.encoder.name = str(encoder)
     if recipe.init is not None:
@@ -61,8 +62,7 @@ def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
 
 def _folder(base: Path, origin: Origin, path: KeyPath, value: str) -> Path:
     """A folder named in a file stands beside the file; one named on the command line where the user stands."""
-    overridden = any(path[:length] in origin.overridden for length in range(1, len(path) + 1))
-    return ((Path.cwd() if overridden else base) / Path(value).expanduser()).resolve()
+    return ((Path.cwd() if path in origin.overridden else base) / Path(value).expanduser()).resolve()
 
 
 def parse_overrides(words: list[str]) -> dict[str, Any]:
