@@ -146,11 +146,11 @@ class EncoderSettings(Model):
     implementation: Literal["default", "transformers"] = "default"
     """'default' runs the BERT family packed and everything else through transformers; or force 'transformers'."""
     dropout: float | None = Field(None, ge=0, lt=1)
-    """Dropout on embeddings and hidden states; None keeps the encoder's own."""
+    """Dropout on embeddings and hidden states; null keeps the encoder's own."""
     attention_dropout: float | None = Field(None, ge=0, lt=1)
-    """Dropout on attention weights; None keeps the encoder's own."""
+    """Dropout on attention weights; null keeps the encoder's own."""
     max_length: int | None = Field(None, ge=8)
-    """Longest input in tokens, special ones included; None is what the encoder can take, at most 512."""
+    """Longest input in tokens, special ones included; null is what the encoder can take, at most 512."""
 
 
 class DataSettings(Model):

@@ -1,13 +1,13 @@
 """A small generated corpus for three tasks: a demonstration, not a benchmark.
 
-It lets the trainer be tried offline, in minutes, without downloading or licensing anything: every sentence is
-composed here from the tables below, and every label follows from a rule stated in the code (``_predicate`` and
-``_sentiment``, ``_paraphrase``, ``_score``). Results on it say whether training works, and nothing about how
-good a model is on real text.
+It lets the trainer be tried offline, in minutes, without downloading or licensing anything: every sentence
+is composed here from the tables below, and every label follows from a rule stated in the code (in
+``_predicate``, ``_sentiment``, ``_paraphrase`` and ``_score``). Results on it say whether training works,
+and nothing about how good a model is on real text.
 
-Train draws from the ``train`` tables; dev and test draw from the ``held`` tables, whose label-carrying words and
-sentence patterns do not occur in train. So a model that only memorises training words does poorly on dev, while
-a pretrained encoder can carry over what it learned to words that it knows but did not see here.
+Train draws from the ``train`` tables; dev and test draw from the ``held`` tables, whose label-carrying words
+and sentence patterns do not occur in train. So a model that only memorises training words does poorly on
+dev, while a pretrained encoder can carry over what it learned to words that it knows but did not see here.
 """
 
 import random
@@ -38,14 +38,15 @@ def _list(text: str, separator: str = ",") -> list[str]:
 
 
 def _paragraphs(text: str) -> list[list[str]]:
-    return [paragraph.split("\n") for paragraph in text.strip().split("\n\n")]
+    """The blocks between empty lines, as lists of lines; a leading bar continues the line before."""
+    return [block.split("\n") for block in text.strip().replace("\n| ", " | ").split("\n\n")]
 
 
 def _groups(text: str) -> list[Synonyms]:
     return [tuple(_list(group, "/")) for group in _list(text, ";")]
 
 
-# --- sentiment: tables ----------------------------------------------------------------------------------------
+# --- sentiment: tables
 
 # Opinion words that fit any subject, by polarity.
 OPINIONS: dict[str, dict[int, list[str]]] = {
@@ -54,40 +55,46 @@ OPINIONS: dict[str, dict[int, list[str]]] = {
         -1: _list("bad, weak, disappointing, unpleasant, poor, annoying, unimpressive, below par, inferior"),
         0: _list("average, ordinary, unremarkable, standard, typical, as expected"),
         1: _list("good, nice, pleasant, enjoyable, decent, likeable, attractive, solid, admirable"),
-        2: _list("excellent, wonderful, brilliant, superb, outstanding, amazing, terrific, splendid, glorious"),
+        2: _list("excellent, wonderful, brilliant, superb, outstanding, amazing, terrific, splendid"),
     },
     "held": {
         -2: _list("dreadful, atrocious, abysmal, horrendous, ghastly"),
-        -1: _list("underwhelming, lacklustre, unsatisfying, flawed, frustrating"),
+        -1: _list("underwhelming, uninspired, unsatisfying, flawed, forgettable"),
         0: _list("middling, so-so, run-of-the-mill, nothing special"),
-        1: _list("agreeable, satisfying, appealing, worthwhile, commendable"),
+        1: _list("agreeable, satisfying, appealing, worthwhile, fine"),
         2: _list("magnificent, marvellous, phenomenal, sublime, fantastic"),
     },
 }
-# A domain is two lines: wholes | their parts, then opinion words of polarity -2 | -1 | 1 | 2 that fit only it.
+# A domain is two lines: wholes | their parts, then opinion words that fit only it, of polarity -2 | -1 | 1 | 2.
 DOMAINS: dict[str, list[list[str]]] = {
     "train": _paragraphs("""
 film, novel, comedy, sequel | plot, ending, first half, main story
-mind-numbing, laughable | dull, predictable, shallow | engaging, funny, touching | gripping, unforgettable, captivating
+mind-numbing, laughable | dull, predictable, shallow | engaging, funny, touching
+| gripping, unforgettable, captivating
 
 lunch, breakfast, picnic, set menu | soup, dessert, bread, salad
 inedible, revolting, rancid | bland, greasy, stale | tasty, fresh, filling | delicious, mouth-watering, divine
 
 hotel, hostel, flat, cabin | bedroom, bathroom, lobby, kitchen
-filthy, uninhabitable, sordid | noisy, cramped, shabby | cosy, comfortable, clean | luxurious, heavenly, gorgeous
+filthy, uninhabitable, sordid | noisy, cramped, shabby | cosy, comfortable, clean
+| luxurious, heavenly, gorgeous
 
 phone, laptop, camera, printer | battery, display, case, charger
-useless, unfit for use | unreliable, clumsy, flimsy | handy, dependable, robust | flawless, perfect, revolutionary
+useless, unfit for use | unreliable, clumsy, flimsy | handy, dependable, robust
+| flawless, perfect, revolutionary
 
 lecture, course, seminar, guided tour | introduction, second hour, discussion, final talk
-unbearable, maddening | confusing, boring, vague | clear, informative, interesting | inspiring, fascinating, eye-opening
+unbearable, maddening | confusing, boring, vague | clear, informative, interesting
+| inspiring, fascinating, eye-opening
 
 garage, clinic, bank, delivery firm | helpline, booking desk, front office, website
-hopeless, incompetent, dishonest | careless, unhelpful, slow | helpful, polite, prompt | first-class, impeccable, unbeatable
+hopeless, incompetent, dishonest | careless, unhelpful, slow | helpful, polite, prompt
+| first-class, impeccable, unbeatable
 """),
     "held": _paragraphs("""
 thriller, stage play, memoir, cartoon | script, dialogue, storyline, finale
-excruciating, unwatchable | tedious, plodding, formulaic | entertaining, witty, moving | spellbinding, riveting
+excruciating, unwatchable | tedious, plodding, formulaic | entertaining, witty, moving
+| spellbinding, riveting
 
 dinner, buffet, banquet, barbecue | starter, steak, pudding, gravy
 nauseating, disgusting | tasteless, soggy, overcooked | flavoursome, appetising, warm | scrumptious, exquisite
@@ -99,9 +106,11 @@ tablet, headset, vacuum cleaner, smartwatch | speaker, touchpad, software, power
 worthless, unusable | sluggish, fiddly, glitchy | practical, sturdy, user-friendly | faultless, ingenious
 
 workshop, webinar, podcast, keynote | question session, slide show, opening speech, last part
-torturous, insufferable | muddled, long-winded, tiresome | instructive, thoughtful, lively | mesmerising, electrifying
+torturous, insufferable | muddled, long-winded, tiresome | instructive, thoughtful, lively
+| mesmerising, electrifying
 
-plumbing company, dental practice, airline, estate agency | call centre, reception, complaints team, repair service
+plumbing company, dental practice, airline, estate agency
+| call centre, reception, complaints team, repair service
 disgraceful, scandalous | sloppy, inattentive, rude | attentive, courteous, efficient | exemplary, world-class
 """),
 }
@@ -153,17 +162,17 @@ FORMS: dict[str, dict[str, list[str]]] = {
     "held": {
         "open": ["", "", "", "all things considered, ", "to be frank, ", "my sister thought "],
         "be": _list("was, seemed, proved"),
-        "very": _list("truly, remarkably, exceedingly, hugely"),
+        "very": _list("very, truly, remarkably"),
         "utterly": _list("utterly, downright"),
         "a bit": _list("a little, somewhat, a touch"),
         "fairly": _list("reasonably, moderately"),
-        "not": _list("wasn't, was scarcely, was far from, was by no means"),
+        "not": _list("wasn't, was not, was scarcely, was by no means"),
         "emphatic": ["was nothing less than", "was, in a word,"],
         "most": ["could scarcely be more"],
         "saved": ["seemed {a} at first, only to be redeemed by a {b}", "was {a} until rescued by a {b}"],
         "spoiled": ["seemed {a} at first, only to be ruined by a {b}", "was {a} until undermined by a {b}"],
         "and": ["{a}; what is more, {b}", "{a}; besides, {b}"],
-        "but": ["{a}; still, {b}", "even though {a}, {b}", "{b}, even if {a}", "it is true that {a}, but {b}"],
+        "but": ["{a}; still, {b}", "even though {a}, {b}", "{b}, even if {a}", "true, {a}, but {b}"],
         "tie": ["{a} while {b}, which leaves us undecided", "{a}; {b}; on balance, a draw"],
         "flat": [
             "all told, the {it} seemed {flat}",
@@ -175,7 +184,7 @@ FORMS: dict[str, dict[str, list[str]]] = {
     },
 }
 
-# --- paraphrase: tables ---------------------------------------------------------------------------------------
+# --- paraphrase: tables
 
 # What may fill a slot; "/" joins wordings of one meaning, so swapping them keeps a question the same.
 FILLERS: dict[str, dict[str, list[Synonyms]]] = {
@@ -184,19 +193,19 @@ FILLERS: dict[str, dict[str, list[Synonyms]]] = {
             "doctor/physician; lawyer/attorney; teacher/schoolteacher; fireman/firefighter; nurse; cook/chef;"
             "soldier/member of the army; farmer; shop assistant/sales clerk; priest/clergyman"
         ),
-        "pet": _groups("puppy/young dog; kitten/young cat; rabbit/bunny; pig/hog; hen/chicken; parrot; hamster; frog"),
+        "pet": _groups("puppy/young dog; kitten/young cat; rabbit/bunny; pig/hog; hen/chicken; parrot; frog"),
         "city": _groups(
-            "Paris/the French capital; London/the British capital; Rome/the Italian capital; Berlin; New York/NYC;"
-            "Madrid/the Spanish capital; Dublin/the Irish capital; Chicago; Boston"
+            "Paris/the French capital; London/the British capital; Rome/the Italian capital; New York/NYC;"
+            "Berlin; Madrid/the Spanish capital; Dublin/the Irish capital; Chicago; Boston"
         ),
-        "food": _groups("pasta/noodles; sweets/candy; chips/fries; rice; beans; fruit; potatoes/spuds; cheese; ham"),
+        "food": _groups("pasta/noodles; sweets/candy; chips/fries; rice; beans; fruit; potatoes/spuds; ham"),
         "device": _groups(
             "phone/mobile; laptop/notebook computer; TV/television; fridge/refrigerator; car/automobile;"
             "bicycle/bike; camera; radio; printer"
         ),
         "n": _groups("two/2; three/3; five/5; seven/7; nine/9; ten/10; eleven/11; twenty/20; forty/40"),
-        "ill": _groups("headache/sore head; fever/high temperature; cough; stomach ache/tummy pain; cold; rash"),
-        "kin": _groups("father/dad; mother/mum; boss/employer; flatmate/roommate; son; wife; uncle; neighbour"),
+        "ill": _groups("headache/sore head; fever/high temperature; cough; tummy ache/upset stomach; rash"),
+        "kin": _groups("father/dad; mother/mum; boss/employer; flatmate/roommate; son; wife; uncle"),
         "tongue": _groups("French; Spanish; German; Italian; Russian; English; Polish"),
     },
     "held": {
@@ -204,34 +213,39 @@ FILLERS: dict[str, dict[str, list[Synonyms]]] = {
             "policeman/cop; pharmacist/chemist; author/writer; stewardess/flight attendant; pilot; judge;"
             "barber/hairdresser; builder/construction worker"
         ),
-        "pet": _groups("lamb/young sheep; calf/young cow; pony/small horse; goose; tortoise; stag; fox; squirrel"),
+        "pet": _groups("lamb/young sheep; calf/young cow; pony/small horse; goose; tortoise; fox; squirrel"),
         "city": _groups(
-            "Tokyo/the capital of Japan; Cairo/the capital of Egypt; Athens/the capital of Greece; Sydney; Vienna;"
-            "Oslo/the capital of Norway; Toronto"
+            "Tokyo/the capital of Japan; Cairo/the capital of Egypt; Athens/the capital of Greece; Sydney;"
+            "Vienna; Oslo/the capital of Norway; Toronto"
         ),
         "food": _groups("prawns/shrimps; biscuits/cookies; maize/corn; mushrooms; spinach; plums; turkey"),
-        "device": _groups("vacuum cleaner/hoover; lorry/truck; motorbike/motorcycle; torch/flashlight; heater; drill"),
+        "device": _groups("vacuum cleaner/hoover; lorry/truck; motorbike/motorcycle; torch/flashlight; heater"),
         "n": _groups("four/4; six/6; eight/8; twelve/12; fifteen/15; thirty/30; fifty/50"),
-        "ill": _groups("flu/influenza; insomnia/sleeplessness; hypertension/high blood pressure; asthma; measles"),
-        "kin": _groups("grandfather/grandpa; grandmother/granny; landlord/property owner; aunt; nephew; fiancé"),
+        "ill": _groups("flu/influenza; insomnia/sleeplessness; hypertension/high blood pressure; asthma"),
+        "kin": _groups("grandfather/grandpa; grandmother/granny; landlord/property owner; aunt; nephew"),
         "tongue": _groups("Japanese; Arabic; Dutch; Portuguese; Swedish"),
     },
 }
 # A paragraph is a family of questions about the same things; each line is one question in several wordings.
 QUESTIONS: dict[str, list[list[str]]] = {
     "train": _paragraphs("""
-Does a {job1} earn more than a {job2}? | Is a {job1} better paid than a {job2}? | Does a {job2} earn less than a {job1}?
+Does a {job1} earn more than a {job2}? | Is a {job1} better paid than a {job2}?
+| Does a {job2} earn less than a {job1}?
 Does a {job1} work longer hours than a {job2}? | Is the working day of a {job1} longer than that of a {job2}?
 
-Can a {pet1} chase a {pet2}? | Is it possible for a {pet1} to run after a {pet2}? | Can a {pet2} be chased by a {pet1}?
-Can a {pet1} scare a {pet2}? | Is it possible for a {pet1} to frighten a {pet2}? | Can a {pet2} be scared by a {pet1}?
+Can a {pet1} chase a {pet2}? | Is it possible for a {pet1} to run after a {pet2}?
+| Can a {pet2} be chased by a {pet1}?
+Can a {pet1} scare a {pet2}? | Is it possible for a {pet1} to frighten a {pet2}?
+| Can a {pet2} be scared by a {pet1}?
 
 How do I get from {city1} to {city2} by train? | Which trains run to {city2} from {city1}?
 How do I get from {city1} to {city2} by bus? | Which coaches go to {city2} from {city1}?
 How much is a train ticket from {city1} to {city2}? | What is the rail fare to {city2} from {city1}?
 
-Is {city1} bigger than {city2}? | Does {city1} have more people than {city2}? | Is {city2} smaller than {city1}?
-Is {city1} warmer than {city2}? | Does {city1} have hotter weather than {city2}? | Is {city2} colder than {city1}?
+Is {city1} bigger than {city2}? | Does {city1} have more people than {city2}?
+| Is {city2} smaller than {city1}?
+Is {city1} warmer than {city2}? | Does {city1} have hotter weather than {city2}?
+| Is {city2} colder than {city1}?
 
 How long should I boil {food}? | How many minutes must {food} stay in boiling water?
 How long can I store {food}? | For how many days can {food} be kept?
@@ -250,7 +264,8 @@ Who will win the football final in {city}? | Which team is going to be the champ
 Who won the football final in {city}? | Which team became the champion at the final in {city}?
 
 How can I learn {tongue} in {n} months? | What is the best way to pick up {tongue} within {n} months?
-How can I teach {tongue} in {n} months? | What is the best way to instruct others in {tongue} within {n} months?
+How can I teach {tongue} in {n} months?
+| What is the best way to instruct others in {tongue} within {n} months?
 
 How do I lose {n} kilos? | What should I do to get {n} kilos lighter?
 How do I gain {n} kilos? | What should I do to get {n} kilos heavier?
@@ -258,8 +273,10 @@ How do I gain {n} kilos? | What should I do to get {n} kilos heavier?
 Is it safe to live alone in {city}? | In {city}, are you out of danger if you live by yourself?
 Is it cheap to live alone in {city}? | In {city}, do you spend little if you live by yourself?
 
-What should I check before I buy a used {device}? | What must I look at prior to purchasing a second-hand {device}?
-What should I check before I sell a used {device}? | What must I look at prior to parting with a second-hand {device}?
+What should I check before I buy a used {device}?
+| What must I look at prior to purchasing a second-hand {device}?
+What should I check before I sell a used {device}?
+| What must I look at prior to parting with a second-hand {device}?
 
 What does a {job} do all day? | What is the daily work of a {job} like?
 How do I become a {job}? | What does it take to start working as a {job}?
@@ -302,26 +319,36 @@ How often should I feed my {pet}? | How many times a day does my {pet} need food
 How often should I wash my {pet}? | How many times a month does my {pet} need a bath?
 """),
     "held": _paragraphs("""
-Is a {job1} happier than a {job2}? | Does a {job1} enjoy life more than a {job2}? | Is a {job2} less happy than a {job1}?
-Is a {job1} braver than a {job2}? | Does a {job1} show more courage than a {job2}? | Is a {job2} less brave than a {job1}?
+Is a {job1} happier than a {job2}? | Does a {job1} enjoy life more than a {job2}?
+| Is a {job2} less happy than a {job1}?
+Is a {job1} braver than a {job2}? | Does a {job1} show more courage than a {job2}?
+| Is a {job2} less brave than a {job1}?
 
-Would a {pet1} attack a {pet2}? | Is a {pet1} likely to assault a {pet2}? | Would a {pet2} be attacked by a {pet1}?
-Would a {pet1} follow a {pet2}? | Is a {pet1} likely to walk behind a {pet2}? | Would a {pet2} be followed by a {pet1}?
+Would a {pet1} attack a {pet2}? | Is a {pet1} likely to assault a {pet2}?
+| Would a {pet2} be attacked by a {pet1}?
+Would a {pet1} follow a {pet2}? | Is a {pet1} likely to walk behind a {pet2}?
+| Would a {pet2} be followed by a {pet1}?
 
-How long is the flight from {city1} to {city2}? | How many hours does a plane to {city2} take when leaving {city1}?
-How long is the drive from {city1} to {city2}? | How many hours does the road trip to {city2} take when leaving {city1}?
+How long is the flight from {city1} to {city2}?
+| How many hours does a plane to {city2} take when leaving {city1}?
+How long is the drive from {city1} to {city2}?
+| How many hours does the road trip to {city2} take when leaving {city1}?
 Who first flew from {city1} to {city2}? | Which pilot was the earliest to fly to {city2} from {city1}?
 
-Did {city1} host the Olympics earlier than {city2}? | Were the Games held in {city1} before they came to {city2}?
-Will {city1} host the Olympics earlier than {city2}? | Are the Games going to be in {city1} before they come to {city2}?
-Did {city1} get an underground railway earlier than {city2}? | Was a metro built in {city1} before one in {city2}?
+Did {city1} host the Olympics earlier than {city2}?
+| Were the Games held in {city1} before they came to {city2}?
+Will {city1} host the Olympics earlier than {city2}?
+| Are the Games going to be in {city1} before they come to {city2}?
+Did {city1} get an underground railway earlier than {city2}?
+| Was a metro built in {city1} before one in {city2}?
 
 Could I freeze {food}? | Is it okay to put {food} in the freezer?
 Could I fry {food}? | Is it okay to cook {food} in hot oil?
 Could I grow {food} at home? | Is it feasible to cultivate {food} in my own house?
 
 Are {food} and milk a healthy breakfast? | Is it good for my body to start the morning with milk and {food}?
-Are {food} and milk an unhealthy breakfast? | Is it harmful for my body to start the morning with milk and {food}?
+Are {food} and milk an unhealthy breakfast?
+| Is it harmful for my body to start the morning with milk and {food}?
 
 Has anyone hired a {device} for {n} days? | Did somebody ever rent a {device} over a period of {n} days?
 Has anyone lost a {device} for {n} days? | Did somebody ever misplace a {device} over a period of {n} days?
@@ -333,13 +360,17 @@ Is {ill} curable? | Could anybody fully recover from {ill}?
 When did the war reach {city}? | In which year did the fighting arrive in {city}?
 Who ruled {city} during the war? | Which person was in power in {city} while the fighting went on?
 
-Should children study {tongue} before age {n}? | Would it help kids to begin {tongue} classes when younger than {n}?
-Should children study {tongue} after age {n}? | Would it help kids to begin {tongue} classes when older than {n}?
+Should children study {tongue} before age {n}?
+| Would it help kids to begin {tongue} classes when younger than {n}?
+Should children study {tongue} after age {n}?
+| Would it help kids to begin {tongue} classes when older than {n}?
 
 Could a hotel refuse guests with a {pet}? | Are hotels allowed to turn away visitors who have a {pet}?
-Could a hotel charge guests with a {pet} extra? | Are hotels allowed to bill visitors more if they have a {pet}?
+Could a hotel charge guests with a {pet} extra?
+| Are hotels allowed to bill visitors more if they have a {pet}?
 
-Where may tourists park overnight in {city}? | Which places in {city} let visitors leave a vehicle until morning?
+Where may tourists park overnight in {city}?
+| Which places in {city} let visitors leave a vehicle until morning?
 Where may tourists eat overnight in {city}? | Which places in {city} let visitors have a meal until morning?
 
 How do I clean the inside of a {device}? | Which method removes dirt from the interior of a {device}?
@@ -353,14 +384,15 @@ How do I tell my {kin1} that my {kin2} lied? | How could I inform my {kin1} of a
 How do I tell my {kin1} that my {kin2} is sick? | How could I inform my {kin1} of an illness of my {kin2}?
 
 Do vets recommend a bath for a {pet}? | Is washing a {pet} something that animal doctors advise?
-Do vets recommend a collar for a {pet}? | Is putting a strap round the neck of a {pet} something that animal doctors advise?
+Do vets recommend a collar for a {pet}?
+| Is putting a strap round the neck of a {pet} something that animal doctors advise?
 """),
 }
 
-# --- similarity: tables ---------------------------------------------------------------------------------------
+# --- similarity: tables
 
-# A paragraph is a topic: who; did what; to what. Every combination makes sense, and each verb form is both the
-# past tense and the participle, so that it serves active and passive sentences alike.
+# A paragraph is a topic: who, did, what. All combinations make sense, and each verb form is both past tense
+# and participle, so that it serves active and passive sentences alike.
 SCENES: dict[str, list[list[str]]] = {
     "train": _paragraphs("""
 a chef / a cook; a mother / a mum; a boy / a lad; a waitress
@@ -436,7 +468,7 @@ the judge / the magistrate; a detective / an investigator; the hostage
 questioned / interrogated; freed / released; kissed
 the suspect / the accused; the nun; the twins
 
-a farmer / an agriculturist; a shepherd; an auctioneer
+a farmer / an agriculturist; a shepherd; a butcher
 fed; counted / tallied; slaughtered / butchered
 the cattle / the cows; the geese; the piglets / the baby pigs
 
@@ -452,7 +484,7 @@ some hackers / some cyber criminals; a programmer / a software developer; a teen
 blocked / shut down; updated / upgraded; advertised / promoted
 the website / the internet site; the video game; the spreadsheet
 
-a janitor / a caretaker; some prisoners / some inmates; an astronaut
+a janitor / a caretaker; some prisoners / some inmates; a landlady
 swept; decorated / adorned; locked / bolted
 the corridor / the hallway; the bathroom / the washroom; the garden shed
 """),
@@ -482,7 +514,7 @@ STATEMENTS: dict[str, list[str]] = {
 }
 
 
-# --- generators: each returns the texts of one row and its label ----------------------------------------------
+# --- generators: each returns the texts of one row and its label
 
 Row = tuple[tuple[str, ...], str]
 
@@ -497,9 +529,9 @@ def _polish(text: str) -> str:
 def _predicate(rng: random.Random, pool: str, words: Mapping[int, list[str]]) -> tuple[str, int]:
     """What is said of one thing, and its value from -2 to 2.
 
-    The rule: a mild word counts 1 and a strong one 2; an intensifier makes a mild word strong, a softener leaves
-    it mild; negation flips and dampens: denied praise is mild blame, denied mild blame ("not bad") is mild
-    praise, and denied strong blame ("not awful") is only neutral.
+    The rule: a mild word counts 1 and a strong one 2; an intensifier makes a mild word strong, a softener
+    leaves it mild; negation flips and dampens: denied praise is mild blame, denied mild blame ("not bad") is
+    mild praise, and denied strong blame ("not awful") is only neutral.
     """
     forms = FORMS[pool]
     sign, strength = rng.choice((-1, 1)), rng.choice((1, 2))
@@ -534,14 +566,14 @@ def _sentiment(rng: random.Random, pool: str) -> Row:
     things, own = ([_list(part) for part in _list(line, "|")] for line in rng.choice(DOMAINS[pool]))
     words = {polarity: opinions[polarity] + own[i] for i, polarity in enumerate((-2, -1, 1, 2))}
     whole, part = rng.choice(things[0]), rng.choice(things[1])
-    shape = rng.choice(("one", "one", "one", "two", "two", "two", "saved", "flat"))
+    shape = rng.choice(("one", "one", "one", "one", "two", "two", "two", "saved", "flat"))
     if shape == "saved":
         value = rng.choice((-1, 1))
         pattern = f"the {whole} " + rng.choice(forms["saved" if value > 0 else "spoiled"])
         text = pattern.format(a=rng.choice(words[-value]), b=f"{rng.choice(words[2 * value])} {part}")
         return (_polish(text) + ".",), str(value + 2)
     if shape == "flat":
-        good, bad = rng.choice(((opinions[1], opinions[-1]), (own[2], own[1])))  # both general or both special
+        good, bad = rng.choice(((opinions[1], opinions[-1]), (own[2], own[1])))  # both general or both own
         slots = {"it": whole, "flat": rng.choice(opinions[0]), "a": rng.choice(good), "b": rng.choice(bad)}
         return (_polish(rng.choice(forms["flat"]).format(**slots)) + ".",), "2"
 
@@ -581,9 +613,9 @@ def _paraphrase(rng: random.Random, pool: str) -> Row:
     """Two questions.
 
     The rule: they are duplicates if they are wordings of one line of QUESTIONS with the same meanings in its
-    slots. A hard negative is such a pair with one change: two roles swapped, one slot given another meaning, or
-    another line about the same things asked (another tense, negation, comparison, ...). As positives and negatives vary their
-    wording alike, the share of common words hardly tells the label.
+    slots. A hard negative is such a pair with one change: two roles swapped, one slot given another meaning,
+    or another question asked about the same things (other tense, negation, comparison, ...). As positives
+    and hard negatives vary their wording alike, the share of common words hardly tells the label.
     """
     family, unrelated = rng.sample(QUESTIONS[pool], 2)
     question = rng.choice(family)
@@ -599,7 +631,7 @@ def _paraphrase(rng: random.Random, pool: str) -> Row:
         first, second = rng.sample(wordings, 2)
 
     changed = dict(meanings)
-    change = rng.choice(("none", "none", "none", "role", "slot", "slot", "question", "easy"))
+    change = rng.choice(("none", "none", "role", "slot", "slot", "question", "easy", "easy"))
     if change == "role" and "1}" in question:
         for slot in [slot for slot in meanings if slot.endswith("1")]:
             changed[slot], changed[slot[:-1] + "2"] = meanings[slot[:-1] + "2"], meanings[slot]
@@ -620,9 +652,9 @@ def _paraphrase(rng: random.Random, pool: str) -> Row:
 def _score(one: Mapping[str, Synonyms], two: Mapping[str, Synonyms], same_topic: bool) -> float:
     """How alike two scenes are, from 0 to 5; details weigh less once something important differs.
 
-    The rule: 5 same meaning; above 4 an unimportant detail (when, how) is missing, 4 it differs; about 3 who, what
-    or the deed differs (the deed weighs most); about 2 two of these differ; about 1 only the topic is common;
-    0 other topic.
+    The rule: 5 same meaning; 4.0 to 4.8 an unimportant detail (when, how) is missing or differs; about 3 who,
+    what or the deed differs (the deed weighs most); about 2 two of these differ; about 1 only the topic is
+    common; 0 another topic.
     """
     weights = {"who": 1.8, "what": 2.0, "did": 2.4}
     differing = [weight for role, weight in weights.items() if one[role] != two[role]]
@@ -637,7 +669,7 @@ def _score(one: Mapping[str, Synonyms], two: Mapping[str, Synonyms], same_topic:
 
 
 def _similarity(rng: random.Random, pool: str) -> Row:
-    """Two statements, the second made from the first by changing some of who, what, the deed, when and how."""
+    """Two statements; the second differs from the first in some of who, what, the deed, when and how."""
     scene, elsewhere = rng.sample(SCENES[pool], 2)
     differing = rng.choice((0, 0, 0, 1, 1, 2, 2, 3, 4))
     one = {role: rng.choice(_groups(line)) for role, line in zip(("who", "did", "what"), scene, strict=True)}

@@ -1,0 +1,57 @@
+"""What README and docs say still holds."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from manyheads import load_recipe
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+
+def test_generated_blocks_are_up_to_date() -> None:
+    generate = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+    for file in generate["FILES"]:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert generate["fill"](text) == text, f"{file}: run `make docs`"
+    assert "`batch-round-robin`" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "`training.learning_rate`" in (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).is_file(), target
+
+
+def test_the_readmes_python_lines_run(
+    toy_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As printed, but for a small encoder and few steps."""
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    assert len(code) == 1
+    lines = [line for line in code[0].splitlines() if line.strip()]
+    assert len(lines) <= 7
+    small = f'load_recipe("demo", {{"encoder": {str(toy_encoder)!r}, "training.max_steps": 3}})'
+    assert 'load_recipe("demo")' in code[0]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(code[0].replace('load_recipe("demo")', small), names)
+    printed = capsys.readouterr().out
+    assert "'prediction':" in printed
+    assert "paraphrase" in printed or "different" in printed
+    assert (tmp_path / "runs" / "demo" / "metrics.json").is_file()
+
+
+def test_the_readmes_recipes_are_valid(tmp_path: Path) -> None:
+    recipes = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    assert len(recipes) == 2
+    assert len(recipes[0].strip().splitlines()) == 3, "three lines are enough"
+    for text in recipes:
+        load_recipe(yaml.safe_load(text))
