@@ -222,7 +222,7 @@ def test_changed_data_is_noticed_on_resume(toy_recipe: ToyRecipe, toy_data: Path
     (run.folder / "metrics.json").unlink()
     file = toy_data / "mood.csv"
     file.write_text(file.read_text().replace("dull", "poor"))
-    with pytest.raises(UserError, match="training data has changed"):
+    with pytest.raises(UserError, match="data has changed"):
         resume(run.folder, quiet=True)
 
 

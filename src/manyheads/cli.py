@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manyheads.errors import UserError
+from manyheads.errors import Interrupted, UserError
 
 app = typer.Typer(
     name="manyheads",
@@ -164,9 +164,7 @@ def main() -> None:
     except UserError as fault:
         print(f"error: {fault}", file=sys.stderr)
         sys.exit(2)
-    except Exception as stopped:
-        if not hasattr(stopped, "exit_code"):
-            raise
+    except Interrupted as stopped:
         print(stopped, file=sys.stderr)
         sys.exit(stopped.exit_code)
 

@@ -1,13 +1,22 @@
-"""The one error a user may see: what is wrong, where, what was expected, what to do."""
+"""What a user may see when things stop: what is wrong, where, what was expected, what to do."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class UserError(Exception):
     """A fault that the user can mend. The command line shows its message alone and exits with code 2."""
+
+
+class Interrupted(Exception):
+    """A run was asked to stop by a signal; it is saved and can be resumed."""
+
+    def __init__(self, folder: Path, step: int, signal_number: int) -> None:
+        super().__init__(f"Stopped after step {step:,}, saved. Go on with: manyheads resume {folder}")
+        self.exit_code = 128 + signal_number  # what a shell reports for a process that a signal ended
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

@@ -102,7 +102,8 @@ class TrainingJob:
         saved.save_checkpoint(self.folder / "checkpoints", self.progress.step, self.model, self.optimizer, state)
 
     def data_fingerprint(self) -> dict[str, str]:
-        return {name: split.fingerprint() for name, split in self.train.items()}
+        splits = {"train": self.train, "dev": self.dev}
+        return {f"{name} {split}": data.fingerprint() for split, tasks in splits.items() for name, data in tasks.items()}
 
 
 def machine() -> dict[str, str | int]:
@@ -227,7 +228,7 @@ def _open_folder(job: TrainingJob, loaded: dict[str, TaskData]) -> None:
     if found:
         state = saved.read_state(found[-1])
         if state["data"] != job.data_fingerprint():
-            raise UserError(f"{job.folder}: its training data has changed since it was started; train it anew.")
+            raise UserError(f"{job.folder}: its training or dev data has changed since it was started; train it anew.")
         if state["machine"] != machine():
             job.reporter.say(f"warning: started with {state['machine']}, resumed with {machine()}: results may differ")
         saved.load_checkpoint(found[-1], job.model, job.optimizer)

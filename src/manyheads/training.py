@@ -16,7 +16,7 @@ import torch
 
 from manyheads import checkpoint as saved
 from manyheads.combine.backward import NonFiniteLoss, backward
-from manyheads.errors import UserError
+from manyheads.errors import Interrupted, UserError
 from manyheads.evaluate import Evaluation
 from manyheads.files import write_text
 from manyheads.job import TrainingJob, prepare
@@ -27,14 +27,6 @@ from manyheads.progress import Reporter, duration
 from manyheads.recipe import Recipe
 from manyheads.run import Run, evaluate_with_progress
 from manyheads.seeding import draws
-
-
-class Interrupted(Exception):
-    """The run was asked to stop; it is saved and can be resumed."""
-
-    def __init__(self, folder: Path, step: int, signal_number: int) -> None:
-        super().__init__(f"Stopped after step {step:,}, saved. Go on with: manyheads resume {folder}")
-        self.exit_code = 128 + signal_number
 
 
 def train(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Run:

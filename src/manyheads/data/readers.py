@@ -37,9 +37,9 @@ class Chunk:
 def read_chunks(source: Source, root: Path, default_split: str) -> Iterator[Chunk]:
     """The rows of a source, in order."""
     if source.demo is not None:
-        yield from _read_demo(source.demo, source.split or default_split)
+        yield from _read_demo(source.demo, split_name(source, default_split))
     elif source.hub is not None:
-        yield from _read_hub(source, default_split)
+        yield from _read_hub(source, split_name(source, default_split))
     else:
         path = find_file(source, root)
         if path is None:
@@ -61,7 +61,13 @@ def source_name(source: Source, default_split: str) -> str:
     if source.file is not None:
         return source.file
     kind, name = ("demo", source.demo) if source.demo is not None else ("hub", source.hub)
-    return f"{kind}:{name}/{source.split or default_split}"
+    return f"{kind}:{name}/{split_name(source, default_split)}"
+
+
+def split_name(source: Source, default_split: str) -> str:
+    """The split that is read; the hub's word for dev is validation."""
+    hub_default = {"dev": "validation"}.get(default_split, default_split)
+    return source.split or (default_split if source.hub is None else hub_default)
 
 
 def file_format(path: Path) -> str:
@@ -168,10 +174,9 @@ def _read_parquet(path: Path) -> Iterator[Chunk]:
         raise UserError(f"{path}: not a valid parquet file: {str(error).strip()}") from None
 
 
-def _read_hub(source: Source, default_split: str) -> Iterator[Chunk]:
+def _read_hub(source: Source, split: str) -> Iterator[Chunk]:
     import datasets
 
-    split = source.split or {"dev": "validation"}.get(default_split, default_split)
     options = {"split": split, "revision": source.revision}
     try:
         data = datasets.load_dataset(str(source.hub), source.config, **options)
