@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -98,9 +99,10 @@ class TrainingJob:
             file.write(json.dumps(record) + "\n")
 
     def save(self) -> None:
-        state = {"progress": self.progress.__dict__, "data": self.data_fingerprint(), "machine": machine()}
+        state = {"progress": self.progress.__dict__, "data": self.data_fingerprint, "machine": machine()}
         saved.save_checkpoint(self.folder / "checkpoints", self.progress.step, self.model, self.optimizer, state)
 
+    @cached_property
     def data_fingerprint(self) -> dict[str, str]:
         splits = {"train": self.train, "dev": self.dev}
         return {f"{name} {split}": data.fingerprint() for split, tasks in splits.items() for name, data in tasks.items()}
@@ -119,11 +121,10 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter) -> TrainingJob:
     loaded = load_tasks(recipe)
     encoder = load_encoder(_encoder_settings(recipe))
     reporter.say(f"encoder: {recipe.encoder.name} ({encoder.found.where})")
-    for what, names in (("lacks", encoder.missing), ("has no place for", encoder.unexpected)):
+    for what, names in (("lacks", encoder.missing), ("also holds, unused", encoder.unexpected)):
         if names:
-            reporter.say(
-                f"encoder: {what} {len(names)} tensors: {', '.join(names[:6])}{' …' if len(names) > 6 else ''}"
-            )
+            shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
+            reporter.say(f"encoder: its file {what}: {shown} ({len(names)} in all)")
     tokenizer = Tokenizer(encoder.found.folder)
     tasks = {name: data.task for name, data in loaded.items()}
     model = ManyHeads(encoder.encoder, tasks, tokenizer, recipe.encoder.max_length, recipe.seed)
@@ -227,7 +228,7 @@ def _open_folder(job: TrainingJob, loaded: dict[str, TaskData]) -> None:
     found = saved.find_checkpoints(job.folder / "checkpoints")
     if found:
         state = saved.read_state(found[-1])
-        if state["data"] != job.data_fingerprint():
+        if state["data"] != job.data_fingerprint:
             raise UserError(f"{job.folder}: its training or dev data has changed since it was started; train it anew.")
         if state["machine"] != machine():
             job.reporter.say(f"warning: started with {state['machine']}, resumed with {machine()}: results may differ")
@@ -275,6 +276,6 @@ def _announce(job: TrainingJob, batch_sizes: dict[str, int]) -> None:
         )
     for note in job.notes:
         job.reporter.say(f"note: {note}")
-    job.reporter.say(
-        f"{job.recipe.sampler.name}: {job.steps:,} steps in {job.recipe.training.epochs} epochs → {job.folder}"
-    )
+    epochs = job.recipe.training.epochs
+    length = f"{job.steps:,} steps, {epochs} epoch{'s' if epochs > 1 else ''}"
+    job.reporter.say(f"{job.recipe.sampler.name}: {length} → {job.folder}")

@@ -272,7 +272,7 @@ class Training(Model):
     """AdamW's guard of the division."""
     clip: float | None = Field(1.0, gt=0)
     """Largest norm of the gradient; null switches clipping off."""
-    precision: Literal["float32", "bf16", "fp16"] = "float32"
+    precision: Literal["float32", "bf16"] = "float32"
     """Arithmetic of the forward pass, through accelerate."""
     device: Literal["auto", "cpu"] = "auto"
     """'auto' takes what accelerate finds."""

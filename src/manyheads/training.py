@@ -84,11 +84,11 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter) -> Run:
             progress.count(rounds, time.monotonic() - began)
             job.write_log({"event": "step", "loss": losses, "rate": rate, "gradient_norm": norm})
             bar.update(progress.step, progress.status(losses))
-            if progress.step in job.epoch_ends or progress.step == job.steps:
+            epoch_over = progress.step in job.epoch_ends or progress.step == job.steps
+            if epoch_over:
                 _evaluate(job)
             every = recipe.checkpoint.every_steps
-            whole = progress.step in job.epoch_ends or progress.step == job.steps
-            if whole or asked or (every and progress.step % every == 0):
+            if epoch_over or asked or (every and progress.step % every == 0):
                 job.save()
             if asked and progress.step < job.steps:
                 raise Interrupted(folder, progress.step, asked[0])

@@ -71,8 +71,8 @@ DOMAINS: dict[str, list[list[str]]] = {
     "train": _blocks("""
 film, novel, comedy, sequel | plot, ending, first half, main story
   mind-numbing, laughable | dull, predictable, shallow | engaging, funny, touching | gripping, captivating
-lunch, breakfast, picnic, set menu | soup, dessert, bread, salad
-  inedible, revolting, rancid | bland, greasy, stale | tasty, fresh, filling | delicious, mouth-watering
+lunch, breakfast, picnic, set menu | soup, dessert, main course, salad
+  inedible, revolting | bland, greasy, stale | tasty, fresh, filling | delicious, mouth-watering
 hotel, hostel, flat, cabin | bedroom, bathroom, lobby, kitchen
   filthy, uninhabitable | noisy, cramped, shabby | cosy, comfortable, clean | luxurious, heavenly, gorgeous
 phone, laptop, camera, printer | battery, display, case, charger
@@ -85,16 +85,16 @@ garage, clinic, bank, delivery firm | helpline, booking desk, front office, webs
     "held": _blocks("""
 thriller, stage play, memoir, cartoon | script, dialogue, storyline, finale
   excruciating, unwatchable | tedious, plodding, formulaic | entertaining, witty | spellbinding, riveting
-dinner, buffet, banquet, barbecue | starter, steak, pudding, gravy
+dinner, buffet, banquet, barbecue | starter, steak, pudding, side dish
   nauseating, disgusting | tasteless, soggy, overcooked | flavoursome, appetising | scrumptious, exquisite
 guesthouse, campsite, resort, villa | shower room, terrace, dining room, entrance hall
   vile, disgusting | dingy, draughty, run-down | welcoming, snug, tidy | idyllic, magical
-tablet, headset, vacuum cleaner, smartwatch | speaker, touchpad, software, power button
+tablet, headset, vacuum cleaner, smartwatch | speaker, touchpad, control panel, power button
   worthless, unusable | sluggish, fiddly, glitchy | practical, sturdy, user-friendly | faultless, ingenious
 workshop, webinar, podcast, keynote | question session, slide show, opening speech, last part
   torturous, insufferable | muddled, long-winded | instructive, thoughtful, lively | mesmerising, electrifying
 plumbing company, dental practice, airline, estate agency | call centre, reception, complaints team
-  disgraceful, scandalous | sloppy, inattentive, rude | attentive, courteous, efficient | exemplary, world-class
+  disgraceful, scandalous | sloppy, inattentive, rude | attentive, courteous, efficient | world-class
 """),
 }
 # Nouns of strong blame and strong praise.
@@ -298,25 +298,25 @@ Did {city1} host more Olympics than {city2}? | Were the Games held more often in
     | Was an underground railway opened in {city1} ahead of {city2}?
 Could I freeze {food}? | Is it okay to put {food} in the freezer?
   Could I fry {food}? | Is it okay to prepare {food} in hot oil?
-  Could I plant {food} at home? | Is it feasible to cultivate {food} in my own house?
-Are {food} and milk a healthy breakfast? | Does it benefit my body to begin the morning with milk and {food}?
+  Could I mail {food} to a friend? | Is it feasible to send {food} to a pal by post?
+Are {food} and milk a healthy breakfast? | Does it benefit me to begin the day with milk and {food}?
   Are {food} and milk an unhealthy breakfast?
-    | Does it damage my body to begin the morning with milk and {food}?
+    | Does it damage me to begin the day with milk and {food}?
 Has anyone hired a {device} for {n} days? | Did somebody ever rent a {device} over a period of {n} days?
   Has anyone lost a {device} for {n} days? | Did somebody ever misplace a {device} over a period of {n} days?
-Is {ill} contagious? | Could I catch {ill} from somebody else?
-  Is {ill} hereditary? | Could I inherit {ill} from an ancestor?
-  Is {ill} curable? | Could anybody fully recover from {ill}?
+Is {ill} ever contagious? | Could I catch {ill} from somebody else?
+  Is {ill} ever hereditary? | Could I inherit {ill} from an ancestor?
+  Is {ill} ever curable? | Could anybody fully recover from {ill}?
 When did the war get to {city}? | In which year did the fighting arrive in {city}?
   Who ruled {city} during the war? | Which person was in power in {city} while the fighting went on?
-Should a child of {n} study {tongue}? | Would it be wise for someone aged {n} to take {tongue} classes?
-  Should a child of {n} avoid {tongue}? | Would it be wise for someone aged {n} to stay clear of {tongue}?
+Should a person of {n} study {tongue}? | Would it be wise at the age of {n} to take {tongue} classes?
+  Should a person of {n} avoid {tongue}? | Would it be wise at the age of {n} to stay clear of {tongue}?
 Could a hotel refuse guests with a {pet}? | Are hotels permitted to turn away visitors who have a {pet}?
   Could a hotel charge guests with a {pet} extra?
     | Are hotels permitted to bill visitors more if they have a {pet}?
 Where may tourists park overnight in {city}?
     | Which places in {city} let visitors leave a vehicle until morning?
-  Where may tourists dine overnight in {city}? | Which places in {city} let visitors have a meal until morning?
+  Where may tourists dine overnight in {city}? | Which places in {city} serve visitors meals until morning?
 How do I clean the inside of a {device}? | Which method removes dirt from the interior of a {device}?
   How do I insure a {device} against theft? | Which policy covers the loss of a {device} to burglars?
 Why did you quit being a {job}? | What made you give up your career as a {job}?
@@ -324,7 +324,7 @@ Why did you quit being a {job}? | What made you give up your career as a {job}?
   Which uniform does a {job} have? | What is the usual outfit of a {job}?
 How do I tell my {kin1} that my {kin2} lied? | How could I inform my {kin1} of a lie by my {kin2}?
   How do I tell my {kin1} that my {kin2} is sick? | How could I inform my {kin1} of an illness of my {kin2}?
-Do vets recommend a haircut for a {pet}? | Is trimming the fur of a {pet} something animal clinics advise?
+Do vets recommend a jab for a {pet}? | Is an injection for a {pet} something animal clinics advise?
   Do vets recommend a collar for a {pet}? | Is a neck strap for a {pet} something animal clinics advise?
 """),
 }
@@ -342,7 +342,7 @@ a gardener / a groundskeeper; a neighbour / the man next door; some children / s
   planted / put in; watered / sprinkled; dug up / uprooted; trimmed / pruned
   the roses; the bushes / the shrubs; a sapling / a young tree; the hedge
 a policeman / a police officer; a pedestrian / a person on foot; a young woman / a young lady; a drunk
-  stopped / halted; photographed / snapped; pushed / shoved; inspected
+  stopped / halted; photographed; pushed / shoved; inspected
   a car / an automobile; a bicycle / a bike; a taxi / a cab; a van
 a rock band / a music group; a singer / a vocalist; an orchestra; a student
   performed / played; recorded / taped; praised / lauded; rearranged
@@ -367,7 +367,7 @@ a teacher / a schoolteacher; a pupil / a schoolchild; a professor; a tutor
   the puzzle / the riddle; the exercise / the task; the equation; the quiz
 a doctor / a physician; a nurse; a soldier / a member of the army; a rescuer
   examined / looked at; treated / cared for; carried; comforted / consoled
-  a patient / a sick person; a baby / an infant; an injured woman / a wounded woman; a prisoner of war
+  a patient / a sick person; a baby / an infant; an injured woman / a wounded woman; a refugee
 a tailor / a dressmaker; a bride; a washerwoman / a laundress; a schoolgirl
   stitched / sewed; ironed / pressed; dyed / coloured; borrowed
   a shirt; the trousers / the pants; a coat / an overcoat; a gown
@@ -385,19 +385,19 @@ a sailor / a seaman; a princess / a king's daughter; a pirate
 a director / a film-maker; an actress; some critics / some reviewers
   financed / funded; mocked / ridiculed; attended
   the musical; the movie / the motion picture; the circus
-some scientists / some researchers; a millionaire / a wealthy person; the air force
+some scientists / some researchers; a millionaire / a wealthy gentleman; the air force
   tested / tried out; designed / devised; wrecked / ruined
   a robot / an android; a rocket / a spacecraft; a parachute
 the judge / the magistrate; a detective / an investigator; the hostage
   questioned / interrogated; freed / released; kissed
   the suspect / the accused; the nun; the twins
-a farmer / an agriculturist; a shepherd; a butcher
-  fed; counted / tallied; slaughtered / butchered
-  the cattle / the cows; the geese; the piglets / the baby pigs
+a farmer / an agriculturist; a shepherd; a vet
+  fed; counted / tallied; vaccinated / inoculated
+  the cattle / the cows; the geese; the piglets / the little pigs
 a customer / a shopper; a tourist / a holidaymaker; a grandmother / a granny
   admired; returned / sent back; wrapped / packed up
   a necklace; a rug / a carpet; some spectacles / some glasses
-a storm / a tempest; an earthquake; a wildfire / a forest fire
+a storm / a tempest; an earthquake; a wildfire
   destroyed / devastated; spared; threatened / endangered
   the village / the hamlet; the harbour / the port; the vineyard
 some hackers / some cyber criminals; a programmer / a software developer; a teenager / an adolescent
@@ -416,7 +416,7 @@ DETAILS: dict[str, dict[str, list[Synonyms]]] = {
     },
     "held": {
         "when": _groups("on Friday; last month; at dawn / at daybreak; in autumn / in the fall"),
-        "how": _groups("hastily / hurriedly; reportedly / allegedly; repeatedly"),
+        "how": _groups("suddenly / abruptly; reportedly / allegedly; repeatedly"),
     },
 }
 STATEMENTS: dict[str, list[str]] = {
@@ -546,7 +546,7 @@ def _paraphrase(rng: random.Random, pool: str) -> Row:
         spare |= {kind: three, f"{kind}1": three, f"{kind}2": three}
     wordings = _list(question, "|")
     first = second = rng.choice(wordings)
-    if rng.random() < 0.7:
+    if rng.random() < 0.55:
         first, second = rng.sample(wordings, 2)
 
     changed = dict(meanings)

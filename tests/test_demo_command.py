@@ -1,0 +1,42 @@
+"""`manyheads demo` with the real default encoder, cut short, and the real data where it is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from command import manyheads
+
+
+def test_demo_trains_compares_and_answers(tmp_path: Path) -> None:
+    words = ("training.max_steps=2", "evaluate.max_examples=20", "--output", tmp_path)
+    result = manyheads("demo", *words)
+    assert result.returncode == 0, result.stderr
+    for shown in ("before training", "sentiment", "paraphrase", "similarity", "accuracy", "pearson", "overall"):
+        assert shown in result.stdout
+    assert "Can a cat chase a dog? / Can a dog chase a cat?" in result.stdout
+    assert "installed wheel" in result.stderr
+    metrics = json.loads((tmp_path / "demo" / "metrics.json").read_text())
+    assert metrics["dev"]["examples"] == {"sentiment": 400, "paraphrase": 400, "similarity": 400}
+    assert metrics["before"]["examples"] == {"sentiment": 20, "paraphrase": 20, "similarity": 20}
+
+
+def test_papers_data_writes_the_courses_prediction_files(shared_data: Path, toy_encoder: Path, tmp_path: Path) -> None:
+    """The recipe as shipped on the real files, with a small encoder: every dev and test row gets its prediction."""
+    result = manyheads(
+        "train", "papers-data", f"data.root={shared_data}", f"encoder={toy_encoder}", f"output={tmp_path}",
+        "training.max_steps=2", "evaluate.max_examples=50",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("qqp: 2 bad rows of dev skipped") == 2
+    folder = tmp_path / "papers-data" / "predictions"
+    files = {file.name: file.read_text().splitlines() for file in folder.iterdir()}
+    rows = {name: len(lines) - 1 for name, lines in files.items()}
+    assert rows == {
+        "sst-dev-output.csv": 1101, "sst-test-output.csv": 2210, "para-dev-output.csv": 20212,
+        "sts-dev-output.csv": 863, "sts-test-output.csv": 1725,
+    }  # fmt: skip
+    assert files["sst-test-output.csv"][0] == "id \t Predicted_Sentiment "
+    first, comma, value = files["sst-test-output.csv"][1].split()
+    assert (len(first), comma) == (25, ",")  # ids in spite of the file's shifted header
+    assert value in "01234"
