@@ -42,6 +42,7 @@ def test_a_pair_of_graded_sentences_becomes_a_cross_encoded_regression(toy_data:
     assert data.task.columns == Columns(("sentence1", "sentence2"), "score", None)
     assert data.train.labels is not None
     assert data.task.offset == pytest.approx(data.train.labels.mean())
+    assert data.task.unit == pytest.approx(data.train.labels.std())
 
 
 def test_two_classes_get_the_binary_loss_and_no_offset(tmp_path: Path) -> None:
@@ -231,6 +232,7 @@ def test_a_task_survives_json(labels: LabelReader) -> None:
         head=Choice(name="linear", options={"dropout": 0.3}),
         loss=Choice(name="mse"),
         offset=2.5,
+        unit=1.4,
         predictions=Predictions(file="{split}.csv", column="P", format="course"),
     )
     assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from transformers import AutoModel
 
 from manyheads import Run, UserError, load_recipe, resume, train
 from manyheads.checkpoint import load_model
-from manyheads.tokens import Sequence, pack
+from manyheads.tokens import Sequence, pack, tokenise_once
 
 ToyRecipe = Callable[..., dict[str, Any]]
 
@@ -276,3 +277,23 @@ def test_bf16_trains(toy_recipe: ToyRecipe) -> None:
 def test_a_task_may_have_any_name(toy_recipe: ToyRecipe, name: str) -> None:
     run = run_recipe(toy_recipe(tasks={name: {"train": "mood.csv"}}), training__max_steps=1)
     assert run.predict(None, ["a film"])[0]["prediction"] in list("0123")
+
+
+@pytest.mark.parametrize(("scale", "offset", "unit"), [("raw", 0, 1), ("unit", 0, 5), ("standard", None, None)])
+def test_scales_of_a_regression(toy_recipe: ToyRecipe, scale: str, offset: float | None, unit: float | None) -> None:
+    """The loss sees (label − offset) / unit; predictions come back in label units whatever the scale."""
+    recipe = toy_recipe(tasks={"near": {"train": "near.tsv", "range": [0, 5], "scale": scale}})
+    run = run_recipe(recipe)
+    task = run.model.tasks["near"]
+    if offset is not None:
+        assert (task.offset, task.unit) == (offset, unit)
+    else:
+        assert task.offset == pytest.approx(2.77, abs=0.3)  # labels are 4.6, 1.2 and 2.5
+        assert task.unit == pytest.approx(1.4, abs=0.2)
+    first = log_of(run, "step")[0]["loss"]["near"]
+    assert {"raw": first > 4, "unit": first < 1, "standard": 0.3 < first < 3}[scale]
+    pair = ("a man plays 3", "a man sleeps")
+    columns = tuple(tokenise_once(pa.chunked_array([[text]]), run.model.tokenizer) for text in pair)
+    with torch.no_grad():
+        output = run.model([("near", [run.model.inputs("near", columns, 0)])])[0].item()
+    assert run.predict("near", [pair])[0]["prediction"] == pytest.approx(output * task.unit + task.offset, abs=1e-5)

@@ -40,8 +40,8 @@ def evaluate_model(
     for name, split in data.items():
         chosen = np.arange(len(split)) if rows is None else rows[name]
         found = predict_rows(model, split, tokens_per_pass, chosen, lambda done, name=name: progress(name, done))  # type: ignore[misc]
-        assert split.labels is not None
-        metrics[name] = score(split.task.kind, found, split.labels.numpy()[chosen])
+        assert split.examples.labels is not None
+        metrics[name] = score(split.task.kind, found, split.examples.labels[chosen])
         answers[name], counts[name] = found, len(chosen)
     kinds = {name: split.task.kind for name, split in data.items()}
     return Evaluation(metrics, overall(metrics, kinds), counts), answers

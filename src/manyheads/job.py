@@ -105,7 +105,9 @@ class TrainingJob:
     @cached_property
     def data_fingerprint(self) -> dict[str, str]:
         splits = {"train": self.train, "dev": self.dev}
-        return {f"{name} {split}": data.fingerprint() for split, tasks in splits.items() for name, data in tasks.items()}
+        return {
+            f"{name} {split}": data.fingerprint() for split, tasks in splits.items() for name, data in tasks.items()
+        }
 
 
 def machine() -> dict[str, str | int]:

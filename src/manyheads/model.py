@@ -28,11 +28,10 @@ class TaskHead(nn.Module):
         self.loss: Loss = task.loss.build("losses")
         outputs = self.loss.outputs(len(task.labels.names))
         self.head: nn.Module = task.head.build("heads", self.encoding.features(width), outputs)
-        self.offset = task.offset
 
     def forward(self, states: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
         """The task's share of the encoder's states → outputs [examples, outputs]."""
-        return self.head(self.encoding(self.pooling(states, starts, lengths))) + self.offset
+        return self.head(self.encoding(self.pooling(states, starts, lengths)))
 
 
 class ManyHeads(nn.Module):
@@ -93,7 +92,11 @@ class TaskTokens:
         self.task = task
         self.examples = examples
         self.texts = tuple((tokenise if cached else tokenise_once)(one, tokenizer) for one in examples.texts)
-        self.labels = None if examples.labels is None else torch.from_numpy(examples.labels)
+        # as the loss sees them: classes as they are, a regression's labels on its scale
+        labels = examples.labels
+        if labels is not None and task.kind == "regression":
+            labels = (labels - task.offset) / task.unit
+        self.labels = None if labels is None else torch.from_numpy(labels)
 
     def __len__(self) -> int:
         return len(self.examples)

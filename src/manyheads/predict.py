@@ -22,7 +22,7 @@ def predict_rows(
     rows: np.ndarray | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> np.ndarray:
-    """Class probabilities [rows, classes] or values [rows], in the order of `rows` (default: all)."""
+    """Class probabilities [rows, classes] or values in label units [rows], in the order of `rows` (default: all)."""
     chosen = np.arange(len(data)) if rows is None else rows
     name = data.task.name
     was_training = model.training
@@ -38,7 +38,9 @@ def predict_rows(
         done += len(places)
         progress(done)
     model.train(was_training)
-    return np.empty(0) if answers is None else answers
+    if answers is None:
+        return np.empty(0)
+    return answers * data.task.unit + data.task.offset if data.task.kind == "regression" else answers
 
 
 def _passes(

@@ -207,6 +207,9 @@ class TaskSettings(Model):
     """The classes in order, or a map from the file's values to class names; by default those found in train."""
     range: tuple[float, float] | None = None
     """Smallest and largest label of a regression; a label outside is a bad row."""
+    scale: Literal["standard", "unit", "raw"] = "standard"
+    """What a regression's loss sees: labels with mean 0 and deviation 1, or 0 to 1, or as they are. Predictions are
+    always in the labels' own units."""
     encoding: EncodingChoice = None
     """How one or two sentences become input; by default 'single' or 'cross'."""
     pooling: PoolingChoice = Choice(name="head-pooler")

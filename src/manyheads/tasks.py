@@ -27,7 +27,8 @@ class Task:
     pooling: Choice
     head: Choice
     loss: Choice
-    offset: float = 0.0  # a regression's outputs start at the mean of its training labels, not at 0
+    offset: float = 0.0  # a regression's head works on (label − offset) / unit
+    unit: float = 1.0
     predictions: Predictions = field(default_factory=Predictions)
 
     @property
@@ -46,6 +47,7 @@ class Task:
             "labels": asdict(self.labels),
             **choices,
             "offset": self.offset,
+            "unit": self.unit,
             "predictions": self.predictions.model_dump(),
         }
 
@@ -72,6 +74,7 @@ class Task:
             head=choice("head"),
             loss=choice("loss"),
             offset=saved["offset"],
+            unit=saved["unit"],
             predictions=Predictions(**saved["predictions"]),
         )
 
@@ -188,6 +191,7 @@ def _complete(
         loss = "mse"
     else:
         loss = "binary-cross-entropy" if len(reader.names) == 2 else "cross-entropy"
+    offset, unit = _scale(settings, reader, train)
     task = Task(
         name=name,
         columns=columns,
@@ -196,7 +200,8 @@ def _complete(
         pooling=settings.pooling,
         head=settings.head,
         loss=settings.loss or Choice(name=loss),
-        offset=float(np.mean(train.labels)) if reader.kind == "regression" and train.labels is not None else 0.0,
+        offset=offset,
+        unit=unit,
         predictions=settings.predictions,
     )
     for part, family in (("encoding", "encodings"), ("loss", "losses")):
@@ -204,3 +209,14 @@ def _complete(
         if fault:
             raise UserError(f"{recipe.place('tasks', name, part)}: {fault}")
     return task
+
+
+def _scale(settings: TaskSettings, reader: LabelReader, train: Examples) -> tuple[float, float]:
+    """(offset, unit) of a regression's labels. On the standard scale its loss starts at 1, of the size of the other
+    tasks' losses: raw scores of 0 to 5 would drown them."""
+    if reader.kind != "regression" or settings.scale == "raw" or train.labels is None:
+        return 0.0, 1.0
+    if settings.scale == "unit":
+        low, high = reader.range or (float(train.labels.min()), float(train.labels.max()))
+        return low, (high - low) or 1.0
+    return float(train.labels.mean()), float(train.labels.std()) or 1.0
