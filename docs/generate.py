@@ -35,7 +35,7 @@ def keys_table(model: type[BaseModel] = Recipe, prefix: str = "") -> str:
         key = f"{prefix}{name}"
         shown = "" if field.is_required() or inner else f"`{_default(field.default)}`"
         what = f"**{field.description}**" if inner else field.description
-        lines.append(f"| `{key}` | {shown} | {str(what).replace('|', chr(92) + '|')} |")
+        lines.append(f"| `{key}` | {shown} | {' '.join(str(what).split()).replace('|', chr(92) + '|')} |")
         if inner:
             lines.append(keys_table(inner, f"{key}.NAME." if name == "tasks" else f"{key}."))
     return "\n".join(lines)
@@ -44,7 +44,9 @@ def keys_table(model: type[BaseModel] = Recipe, prefix: str = "") -> str:
 def _default(value: Any) -> str:
     if isinstance(value, Choice):
         return value.name
-    return {None: "null", True: "true", False: "false", "": "''"}.get(value, str(value))
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value) or "''"
 
 
 def _model(annotation: Any) -> type[BaseModel] | None:

@@ -405,3 +405,23 @@ def test_folders_named_in_a_file_stand_beside_it(tmp_path: Path, monkeypatch: py
     assert recipe.init == str(tmp_path / "there" / "earlier")
     assert load_recipe(file, {"encoder": "encoder"}).encoder.name == str(tmp_path / "here" / "encoder")
     assert load_recipe(file, {"encoder": "bert-base-uncased"}).encoder.name == "bert-base-uncased"
+
+
+def test_options_alone_belong_to_the_default_part() -> None:
+    recipe = load_recipe(
+        {"tasks": {"a": {"train": "a.csv"}}}, {"sampler.until": "smallest", "tasks.a.head.dropout": 0.3}
+    )
+    assert (recipe.sampler.name, recipe.sampler.options) == ("batch-round-robin", {"until": "smallest"})
+    assert (recipe.tasks["a"].head.name, recipe.tasks["a"].head.options) == ("linear", {"dropout": 0.3})
+
+
+def test_a_task_named_by_a_number_can_be_overridden(tmp_path: Path) -> None:
+    (tmp_path / "numbers.yaml").write_text("tasks:\n  1: {train: a.csv}\n")
+    assert load_recipe(tmp_path / "numbers.yaml", {"tasks.1.batch_size": 4}).tasks["1"].batch_size == 4
+
+
+@pytest.mark.parametrize("text", ["tasks: &t\n  a: *t\n", "tasks: {a: {train: 2020-99-99}}\n"])
+def test_yaml_that_parses_to_nonsense_is_a_fault_not_a_crash(tmp_path: Path, text: str) -> None:
+    (tmp_path / "odd.yaml").write_text(text)
+    with pytest.raises(UserError):
+        load_recipe(tmp_path / "odd.yaml")

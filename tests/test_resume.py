@@ -104,8 +104,7 @@ def test_killed_at_random_steps(folder: Path, run: Path, undisturbed: str) -> No
     goal = 0
     for _ in range(2):
         goal += draw.randint(4, 12)
-        while steps(run) < goal:
-            time.sleep(0.001)
+        wait_for(run, goal)
         command.kill(signal.SIGKILL)
         assert command.wait().returncode == -signal.SIGKILL, "it was killed, not finished"
         command = start("resume", run, "-q")
@@ -131,8 +130,7 @@ def test_asked_to_stop_it_finishes_the_step_and_says_how_to_go_on(
     folder: Path, run: Path, undisturbed: str, number: signal.Signals
 ) -> None:
     command = start(*train_words(folder))
-    while steps(run) < 4:
-        time.sleep(0.001)
+    wait_for(run, 4)
     command.kill(number)
     result = command.wait()
     assert result.returncode == 128 + number
@@ -140,6 +138,13 @@ def test_asked_to_stop_it_finishes_the_step_and_says_how_to_go_on(
     assert "Traceback" not in result.stderr
     assert int(sorted((run / "checkpoints").iterdir())[-1].name.removeprefix("step-")) == steps(run)
     finish(run, undisturbed)
+
+
+def wait_for(run: Path, goal: int) -> None:
+    deadline = time.monotonic() + 120
+    while steps(run) < goal:
+        assert time.monotonic() < deadline, "the run does not get on"
+        time.sleep(0.001)
 
 
 def steps(run: Path) -> int:

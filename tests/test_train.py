@@ -167,7 +167,7 @@ def test_init_takes_encoder_and_heads_of_the_same_name(
             assert torch.allclose(tensor, before[name], atol=1e-9), name
     assert not torch.equal(after["heads.other-head.head.dense.weight"], before["heads.near-head.head.dense.weight"])
     recipe["tasks"]["near"] = {"train": "mood.csv"}  # another task under the name of an old head
-    with pytest.raises(UserError, match=r"head of task 'near'.*another shape"):
+    with pytest.raises(UserError, match=r"labels of task 'near' are numbers in .* and 0, 1, 2, 3 here"):
         train(load_recipe({**recipe, "name": "third"}), quiet=True)
     with pytest.raises(UserError, match=r"init.*not a run folder"):
         train(load_recipe({**recipe, "name": "fourth", "init": "nowhere"}), quiet=True)
@@ -208,7 +208,9 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(
 ) -> None:
     recipe = toy_recipe(checkpoint={"every_steps": 1})
     recipe["training"] |= {"learning_rate": 1e30, "clip": None, "warmup": 0}
-    with pytest.raises(UserError, match=r"Step \d+: loss or gradient of task '(mood|near)' is") as fault:
+    with pytest.raises(
+        UserError, match=r"Step \d+: the (loss of task '(mood|near)'|gradient of tasks mood, near) is"
+    ) as fault:
         run_recipe(recipe)
     folder = toy_data / "runs" / "toy"
     kept = sorted((folder / "checkpoints").glob("step-*"))
@@ -297,3 +299,76 @@ def test_scales_of_a_regression(toy_recipe: ToyRecipe, scale: str, offset: float
     with torch.no_grad():
         output = run.model([("near", [run.model.inputs("near", columns, 0)])])[0].item()
     assert run.predict("near", [pair])[0]["prediction"] == pytest.approx(output * task.unit + task.offset, abs=1e-5)
+
+
+def test_overwrite_keeps_the_old_run_until_the_new_one_is_sound(toy_recipe: ToyRecipe) -> None:
+    run = run_recipe(toy_recipe())
+    with pytest.raises(UserError, match="no file"):
+        train(load_recipe(toy_recipe(tasks={"mood": {"train": "gone.csv"}})), overwrite=True, quiet=True)
+    assert (run.folder / "best").is_dir()
+    with pytest.raises(UserError, match="cannot overwrite the run it starts from"):
+        train(load_recipe(toy_recipe(init=str(run.folder))), overwrite=True, quiet=True)
+    assert (run.folder / "best").is_dir()
+
+
+def test_init_refuses_a_head_with_other_classes(toy_recipe: ToyRecipe) -> None:
+    first = run_recipe(toy_recipe(name="first"))
+    recipe = toy_recipe(name="second", init=str(first.folder))
+    recipe["tasks"]["mood"]["labels"] = ["3", "2", "1", "0"]
+    with pytest.raises(UserError, match=r"are 0, 1, 2, 3 in .* and 3, 2, 1, 0 here"):
+        run_recipe(recipe)
+
+
+def test_a_run_resumes_without_the_run_it_started_from(toy_recipe: ToyRecipe, toy_data: Path) -> None:
+    first = run_recipe(toy_recipe(name="first"))
+    second = run_recipe(toy_recipe(name="second", init=str(first.folder)))
+    before = weights_of(second.folder / "best")
+    (second.folder / "metrics.json").unlink()
+    first.folder.rename(toy_data / "elsewhere")
+    after = weights_of(resume(second.folder, quiet=True).folder / "best")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_lost_best_is_made_anew(toy_recipe: ToyRecipe, capsys: pytest.CaptureFixture[str]) -> None:
+    import shutil
+
+    run = run_recipe(toy_recipe())
+    shutil.rmtree(run.folder / "best")
+    again = resume(run.folder)
+    assert "best is gone" in capsys.readouterr().err
+    assert again.predict("mood", ["a film"])
+    assert again.about["step"] == 10
+
+
+def test_held_out_dev_of_a_changed_file_is_not_scored(toy_recipe: ToyRecipe, toy_data: Path) -> None:
+    run = run_recipe(toy_recipe())
+    with (toy_data / "mood.csv").open("a") as file:
+        file.write("99,a new film,1\n")
+    with pytest.raises(UserError, match="rows that were trained on"):
+        Run(run.folder).evaluate()
+
+
+def test_a_torn_last_line_of_the_log_is_dropped(toy_recipe: ToyRecipe) -> None:
+    run = run_recipe(toy_recipe())
+    (run.folder / "metrics.json").unlink()
+    with (run.folder / "log.jsonl").open("a") as file:
+        file.write('{"event": "step", "loss": {"mood": 1.0}')
+    resume(run.folder, quiet=True)
+    assert len(log_of(run, "step")) == 10
+
+
+def test_what_predict_and_max_length_refuse(toy_recipe: ToyRecipe) -> None:
+    run = run_recipe(toy_recipe(), training__max_steps=1)
+    with pytest.raises(UserError, match="put it in brackets"):
+        run.predict("mood", "hello")
+    with pytest.raises(UserError, match="expected text, found 3"):
+        run.predict("mood", [3])  # type: ignore[list-item]
+    with pytest.raises(UserError, match="not valid UTF-8"):
+        run.predict("mood", ["\udcff"])
+    with pytest.raises(UserError, match="reads at most 64 tokens"):
+        run_recipe(toy_recipe(name="long"), encoder__max_length=65)
+
+
+def test_a_run_folder_that_cannot_be_made(toy_recipe: ToyRecipe, toy_data: Path) -> None:
+    with pytest.raises(UserError, match="cannot be made here"):
+        run_recipe(toy_recipe(output=str(toy_data / "mood.csv")))

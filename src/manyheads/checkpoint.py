@@ -25,7 +25,7 @@ from manyheads.recipe import EncoderSettings
 from manyheads.tasks import Task
 from manyheads.tokens import Tokenizer
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "merges.txt",
+TOKENIZER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "merges.txt",
                    "vocab.json", "spiece.model", "sentencepiece.bpe.model", "added_tokens.json")  # fmt: skip
 
 
@@ -40,6 +40,7 @@ def save_model(folder: Path, model: ManyHeads, encoder_folder: Path, about: dict
         for name in TOKENIZER_FILES:
             if (encoder_folder / name).is_file():
                 shutil.copyfile(encoder_folder / name, aside / name)
+        model.tokenizer.backend.save(str(aside / "tokenizer.json"))  # whatever kind of file it was read from
         heads = {name: tensor.detach().cpu().contiguous() for name, tensor in model.heads.state_dict().items()}
         save_file(heads, aside / "heads.safetensors")
         tasks = [task.to_json() for task in model.tasks.values()]

@@ -13,7 +13,6 @@ from manyheads.errors import Interrupted, UserError
 
 app = typer.Typer(
     name="manyheads",
-    help="Train one shared BERT-family encoder for many text tasks, and serve every head from one encoder pass.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,6 +29,23 @@ ModelOption = Annotated[str, typer.Option("--model", help="Which model of the ru
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run folder of the same name.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from manyheads import __version__
+
+        print(f"manyheads {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Train one shared BERT-family encoder for many text tasks, and serve every head from one encoder pass."""
 
 
 @app.command()
@@ -84,6 +100,8 @@ def predict(
     """Answer texts: --text, a file with the task's text columns, or lines on stdin (pairs separated by a tab)."""
     from manyheads.run import Run
 
+    if file is not None and text:
+        raise UserError("predict: give a FILE or --text, not both.")
     opened = Run(run, model)
     if file is not None:
         ids, answers = opened.predict_file(task, file)

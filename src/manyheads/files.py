@@ -12,7 +12,7 @@ from pathlib import Path
 from manyheads.errors import UserError
 
 CHECKSUMS = "checksums.json"
-DAMAGED = "\nDelete that folder: `manyheads resume RUN` then goes on from the checkpoint before it, or starts again."
+DAMAGED = "\nDelete that folder and run `manyheads resume RUN`: it goes on from the newest checkpoint that is left."
 
 
 def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -116,21 +118,26 @@ def machine() -> dict[str, str | int]:
     return {**{name: version(name) for name in packages}, "threads": torch.get_num_threads()}
 
 
-def prepare(recipe: Recipe, folder: Path, reporter: Reporter) -> TrainingJob:
+def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -> TrainingJob:
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
     loaded = load_tasks(recipe)
-    encoder = load_encoder(_encoder_settings(recipe))
-    reporter.say(f"encoder: {recipe.encoder.name} ({encoder.found.where})")
+    going_on = not overwrite and bool(saved.find_checkpoints(folder / "checkpoints"))
+    encoder = load_encoder(_encoder_settings(recipe, folder, going_on))
+    origin = f"that of {recipe.init}" if recipe.init else f"{recipe.encoder.name} ({encoder.found.where})"
+    reporter.say(f"encoder: {origin}")
     for what, names in (("lacks", encoder.missing), ("also holds, unused", encoder.unexpected)):
         if names:
             shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
             reporter.say(f"encoder: its file {what}: {shown} ({len(names)} in all)")
     tokenizer = Tokenizer(encoder.found.folder)
+    if (recipe.encoder.max_length or 0) > encoder.encoder.max_length:
+        place = recipe.place("encoder", "max_length")
+        raise UserError(f"{place}: this encoder reads at most {encoder.encoder.max_length} tokens.")
     tasks = {name: data.task for name, data in loaded.items()}
     model = ManyHeads(encoder.encoder, tasks, tokenizer, recipe.encoder.max_length, recipe.seed)
-    if recipe.init is not None:
+    if recipe.init is not None and not going_on:
         _start_heads(model, recipe, reporter)
     precision = {"float32": "no"}.get(recipe.training.precision, recipe.training.precision)
     AcceleratorState._reset_state()  # accelerate keeps the first run's precision for the life of the process
@@ -178,15 +185,20 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter) -> TrainingJob:
         progress=Progress(),
     )
     _note_truncation(job)
+    if overwrite:
+        shutil.rmtree(folder, ignore_errors=True)
     _open_folder(job, loaded)
     _announce(job, batch_sizes)
     return job
 
 
-def _encoder_settings(recipe: Recipe) -> EncoderSettings:
+def _encoder_settings(recipe: Recipe, folder: Path, going_on: bool) -> EncoderSettings:
+    """Where the encoder comes from: the recipe's name, the run to start from, or this run where it goes on."""
     if recipe.init is None:
         return recipe.encoder
-    return recipe.encoder.model_copy(update={"name": str(_init_folder(recipe))})
+    own = folder / "best"
+    source = own if going_on and own.is_dir() else _init_folder(recipe)
+    return recipe.encoder.model_copy(update={"name": str(source)})
 
 
 def _init_folder(recipe: Recipe) -> Path:
@@ -203,6 +215,12 @@ def _start_heads(model: ManyHeads, recipe: Recipe, reporter: Reporter) -> None:
     earlier, _ = saved.load_model(_init_folder(recipe))
     shared = [name for name in model.tasks if name in earlier.tasks]
     for name in shared:
+        before, here = (", ".join(one.tasks[name].labels.names) or "numbers" for one in (earlier, model))
+        if before != here:
+            raise UserError(
+                f"{recipe.place('init')}: the labels of task '{name}' are {before} in '{recipe.init}' and {here} here. "
+                "Give this run's task another name."
+            )
         wanted, found = model.head(name).state_dict(), earlier.head(name).state_dict()
         if {key: one.shape for key, one in wanted.items()} != {key: one.shape for key, one in found.items()}:
             raise UserError(
@@ -226,7 +244,10 @@ def _note_truncation(job: TrainingJob) -> None:
 
 def _open_folder(job: TrainingJob, loaded: dict[str, TaskData]) -> None:
     """A new run folder, or the last checkpoint of an old one."""
-    job.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        job.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{job.folder}: the run folder cannot be made here: {error.strerror}. Set `output`.") from None
     found = saved.find_checkpoints(job.folder / "checkpoints")
     if found:
         state = saved.read_state(found[-1])
@@ -236,6 +257,7 @@ def _open_folder(job: TrainingJob, loaded: dict[str, TaskData]) -> None:
             job.reporter.say(f"warning: started with {state['machine']}, resumed with {machine()}: results may differ")
         saved.load_checkpoint(found[-1], job.model, job.optimizer)
         job.progress = Progress(**state["progress"])
+        _forget_lost_models(job)
         job.reporter.say(f"resumed after step {job.progress.step:,}")
     _cut_log(job.folder / "log.jsonl", job.progress.step if found else -1)
     if not found:
@@ -244,6 +266,16 @@ def _open_folder(job: TrainingJob, loaded: dict[str, TaskData]) -> None:
         }
         write_text(job.folder / "recipe.yaml", job.recipe.model_copy(update={"tasks": resolved}).to_yaml())
         job.write_log({"event": "start", "machine": machine(), "notes": job.notes})
+
+
+def _forget_lost_models(job: TrainingJob) -> None:
+    """A best/ that was deleted or damaged no longer counts as the best so far."""
+    for task in list(job.progress.best):
+        folder = job.folder / (f"best-{task}" if task else "best")
+        restore_folder(folder)
+        if not folder.is_dir():
+            del job.progress.best[task]
+            job.reporter.say(f"note: {folder} is gone; the best from here on takes its place")
 
 
 def _resolved(data: TaskData) -> dict[str, Any]:
@@ -263,9 +295,15 @@ def _resolved(data: TaskData) -> dict[str, Any]:
 def _cut_log(file: Path, step: int) -> None:
     """Steps after the checkpoint will be done, and logged, again."""
     if file.is_file():
-        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-        kept = [line for line in lines if json.loads(line)["step"] <= step]
+        kept = [line for line in file.read_text(encoding="utf-8").splitlines() if _logged_step(line) <= step]
         write_text(file, "".join(line + "\n" for line in kept))
+
+
+def _logged_step(line: str) -> float:
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, KeyError):  # the last line of a run that was killed while it wrote
+        return math.inf
 
 
 def _announce(job: TrainingJob, batch_sizes: dict[str, int]) -> None:
@@ -279,5 +317,6 @@ def _announce(job: TrainingJob, batch_sizes: dict[str, int]) -> None:
     for note in job.notes:
         job.reporter.say(f"note: {note}")
     epochs = job.recipe.training.epochs
-    length = f"{job.steps:,} steps, {epochs} epoch{'s' if epochs > 1 else ''}"
+    cut = job.steps < job.epoch_ends[-1]
+    length = f"{job.steps:,} steps, {'a part of ' if cut else ''}{epochs} epoch{'s' if epochs > 1 else ''}"
     job.reporter.say(f"{job.recipe.sampler.name}: {length} → {job.folder}")

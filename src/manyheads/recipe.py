@@ -68,11 +68,13 @@ class Choice(BaseModel):
         return registry.find(family, self.name).factory(*given, **self.options)
 
 
-def _read_choice(family: str, value: Any) -> Any:
+def _read_choice(family: str, default: str | None, value: Any) -> Any:
     if value is None or isinstance(value, Choice):
         return value
     if isinstance(value, str):
         value = {"name": value}
+    if isinstance(value, dict) and default is not None:
+        value = {"name": default, **value}  # options alone belong to the default part
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         raise ValueError(f"expected a name, or a mapping with 'name' and options, found {value!r}")
     options = {key: setting for key, setting in value.items() if key != "name"}
@@ -86,12 +88,12 @@ def dump_choice(choice: Choice | None) -> Any:
 
 
 _dump = PlainSerializer(dump_choice)
-SamplerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "samplers")), _dump]
-EncodingChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "encodings")), _dump]
-PoolingChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "pooling")), _dump]
-HeadChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "heads")), _dump]
-LossChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "losses")), _dump]
-ScalarizerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "scalarizers")), _dump]
+SamplerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "samplers", "batch-round-robin")), _dump]
+EncodingChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "encodings", None)), _dump]
+PoolingChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "pooling", "head-pooler")), _dump]
+HeadChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "heads", "linear")), _dump]
+LossChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "losses", None)), _dump]
+ScalarizerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "scalarizers", "sum")), _dump]
 
 
 # --- sections --------------------------------------------------------------------------------------------------
@@ -150,7 +152,7 @@ class EncoderSettings(Model):
     attention_dropout: float | None = Field(None, ge=0, lt=1)
     """Dropout on attention weights; null keeps the encoder's own."""
     max_length: int | None = Field(None, ge=8)
-    """Longest input in tokens, special ones included; null is what the encoder can take, at most 512."""
+    """Longest input in tokens, special ones included; null is what the encoder can take."""
 
 
 class DataSettings(Model):
@@ -280,7 +282,8 @@ class Training(Model):
     device: Literal["auto", "cpu"] = "auto"
     """'auto' takes what accelerate finds."""
     tokens_per_pass: int = Field(8192, ge=1)
-    """A round of more tokens goes through the encoder in several passes: bounds memory, changes no result."""
+    """A round of more tokens goes through the encoder in several passes: bounds memory, and gives the same gradient
+    but for other dropout masks."""
     patience: int | None = Field(None, ge=1)
     """Stop after so many evaluations without a better overall score."""
 

@@ -41,6 +41,8 @@ def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
         origin, content = _parse(path)
         content.setdefault("name", path.stem)
         base = Path.cwd() if path in shipped_recipes().values() else path.parent
+    if isinstance(content.get("tasks"), dict):
+        content["tasks"] = {str(name): task for name, task in content["tasks"].items()}  # YAML reads `1:` as a number
     for key, value in (overrides or {}).items():
         _override(content, origin, key, value)
     try:
@@ -101,14 +103,17 @@ def _parse(path: Path) -> tuple[Origin, dict[str, Any]]:
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UserError(f"{path.name}{line}: not valid YAML: {error.problem}.") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path.name}: not valid YAML: {error}.") from None
     if not isinstance(content, dict) or node is None:
         raise UserError(
             f"{path.name}: expected keys and values, such as\n  tasks:\n    reviews:\n      train: reviews.csv"
         )
     repeated: list[str] = []
-    _note_lines(node, (), origin, repeated)
+    try:
+        _note_lines(node, (), origin, repeated)
+    except RecursionError:
+        raise UserError(f"{path.name}: an anchor (&) contains its own alias (*).") from None
     if repeated:
         raise UserError("\n".join(repeated))
     return origin, content

@@ -82,23 +82,38 @@ class Run:
             name: TaskTokens(self.model.tasks[name], loaded.dev, self.model.tokenizer)
             for name, loaded in load_tasks(self.recipe).items()
         }
+        known = self.metrics.get("data", {})
+        for name, split in data.items():
+            if split.fingerprint() != known.get(f"{name} dev", split.fingerprint()):
+                if self.recipe.tasks[name].dev is None:
+                    raise UserError(
+                        f"task '{name}': its training file has changed since the run, and dev was held out of it: rows "
+                        "that were trained on would be counted. Restore the file, or name a `dev` file."
+                    )
+                reporter.say(f"note: {name}: its dev data has changed since the run")
         return evaluate_with_progress(self.model, data, self.recipe, reporter)[0]
 
     def predict(self, task: str | None, texts: Sequence[Text]) -> list[dict[str, Any]]:
         """Answers in the order of the texts: {'prediction': …} and, for classes, their probabilities."""
         chosen = self.task(task)
+        if isinstance(texts, str):
+            raise UserError("predict takes a list of texts, found one string; put it in brackets.")
         wanted = len(chosen.columns.text)
         columns: list[list[str]] = [[] for _ in range(wanted)]
         for number, text in enumerate(texts, start=1):
-            parts = (text,) if isinstance(text, str) else tuple(text)
+            parts = tuple(text) if isinstance(text, tuple | list) else (text,)
             if len(parts) != wanted:
                 raise UserError(
                     f"input {number}: task '{chosen.name}' takes "
                     f"{'two texts' if wanted == 2 else 'one text'}, found {len(parts)}."
                 )
             for column, part in zip(columns, parts, strict=True):
+                if not isinstance(part, str):
+                    raise UserError(f"input {number}: expected text, found {part!r}.")
                 if not part.strip():
                     raise UserError(f"input {number}: empty text.")
+                if any("\ud800" <= letter <= "\udfff" for letter in part):
+                    raise UserError(f"input {number}: not valid UTF-8.")
                 column.append(part.strip())
         count = len(columns[0])
         if not count:

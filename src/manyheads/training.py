@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from manyheads import checkpoint as saved
 from manyheads.combine.backward import NonFiniteLoss, backward
 from manyheads.errors import Interrupted, UserError
 from manyheads.evaluate import Evaluation
-from manyheads.files import write_text
+from manyheads.files import restore_folder, write_text
 from manyheads.job import TrainingJob, prepare
 from manyheads.metrics import PRIMARY
 from manyheads.optim import rate_factor
@@ -40,14 +39,16 @@ def train(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Run:
             )
         if not (folder / "recipe.yaml").is_file():
             raise UserError(f"{folder}: not overwritten, because it is not a run folder: it has no recipe.yaml.")
-        shutil.rmtree(folder)
-    return _run(recipe, folder, Reporter(quiet))
+        if recipe.init is not None and Path(recipe.init).resolve() == folder.resolve():
+            raise UserError(f"{recipe.place('init')}: a run cannot overwrite the run it starts from; change `name`.")
+    return _run(recipe, folder, Reporter(quiet), overwrite)
 
 
 def resume(folder: str | Path, quiet: bool = False) -> Run:
     """Go on with a run that was stopped or killed; the result is the same as if it had not been."""
     run = Run(folder)
-    if not run.metrics:
+    restore_folder(run.folder / "best")
+    if not run.metrics or not (run.folder / "best").is_dir():
         _run(run.recipe, run.folder, Reporter(quiet))
     return run
 
@@ -55,8 +56,8 @@ def resume(folder: str | Path, quiet: bool = False) -> Run:
 # --- the loop --------------------------------------------------------------------------------------------------
 
 
-def _run(recipe: Recipe, folder: Path, reporter: Reporter) -> Run:
-    job = prepare(recipe, folder, reporter)
+def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = False) -> Run:
+    job = prepare(recipe, folder, reporter, overwrite)
     progress, training = job.progress, recipe.training
     with _stop_signals() as asked, reporter.job("train", job.steps, progress.step) as bar:
         if recipe.evaluate.before and not progress.step:
@@ -74,11 +75,12 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter) -> Run:
                         job.model, job.train, rounds, job.scalarize, training.tokens_per_pass, job.accelerator.autocast
                     )
                 except NonFiniteLoss as fault:
-                    raise _not_finite(job, fault.task, fault.rows, fault.value) from None
+                    where = {fault.task: fault.rows}
+                    raise _not_finite(job, f"the loss of task '{fault.task}'", fault.value, where) from None
             norm = torch.nn.utils.clip_grad_norm_(job.model.parameters(), training.clip or math.inf).item()
             if not math.isfinite(norm):
-                rows = {batch.task: batch.rows.tolist() for one in rounds for batch in one}
-                raise _not_finite(job, *next(iter(rows.items())), norm)
+                where = {batch.task: batch.rows.tolist() for one in rounds for batch in one}
+                raise _not_finite(job, f"the gradient of tasks {', '.join(where)}", norm, where)
             job.optimizer.step()
             job.optimizer.zero_grad(set_to_none=True)
             progress.count(rounds, time.monotonic() - began)
@@ -92,6 +94,9 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter) -> Run:
                 job.save()
             if asked and progress.step < job.steps:
                 raise Interrupted(folder, progress.step, asked[0])
+    if "" not in progress.best:  # best/ was lost after the last step
+        _evaluate(job)
+        job.save()
     return _finish(job)
 
 
@@ -148,15 +153,17 @@ def _shown(job: TrainingJob, found: Evaluation, task: str) -> str:
     return f"{_primary(job, task)} {'undefined' if value is None else f'{value:.3f}'}"
 
 
-def _not_finite(job: TrainingJob, task: str, rows: list[int], value: float) -> UserError:
-    examples = job.train[task].examples
-    places = ", ".join(examples.place(row) for row in rows[:4])
+def _not_finite(job: TrainingJob, what: str, value: float, rows: dict[str, list[int]]) -> UserError:
+    places = "; ".join(
+        f"{task} {', '.join(job.train[task].examples.place(row) for row in some[:4])}{' …' if len(some) > 4 else ''}"
+        for task, some in rows.items()
+    )
     kept = saved.find_checkpoints(job.folder / "checkpoints")
     last = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint was written yet."
-    job.write_log({"event": "not finite", "task": task, "value": str(value), "rows": rows})
+    job.write_log({"event": "not finite", "what": what, "value": str(value), "rows": rows})
     return UserError(
-        f"Step {job.progress.step + 1:,}: loss or gradient of task '{task}' is {value}. Its batch of {len(rows)} "
-        f"starts with {places}.\n{last} Lower training.learning_rate, or look at those rows."
+        f"Step {job.progress.step + 1:,}: {what} is {value}. Its batch: {places}.\n"
+        f"{last} Lower training.learning_rate, or look at those rows."
     )
 
 
@@ -179,6 +186,7 @@ def _finish(job: TrainingJob) -> Run:
         "steps": job.progress.step,
         "seconds": round(job.progress.seconds, 1),
         "notes": job.notes,
+        "data": job.data_fingerprint,
     }
     before = _first_evaluation(job.folder / "log.jsonl")
     if before is not None:

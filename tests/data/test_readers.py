@@ -142,8 +142,13 @@ def test_rows_of_wrong_width_are_faults_in_order(tmp_path: Path) -> None:
 
 
 def test_a_quote_that_never_closes_is_a_fault_at_the_line_where_it_opens(tmp_path: Path) -> None:
-    chunk = read(tmp_path, 'text,label\na,1\n"b,2\nc,3\nd,4\n')
-    assert (chunk.rows, chunk.lines) == ([["a", "1"], None], [2, 3])
+    with pytest.raises(UserError, match=r"x\.csv:3: not valid csv"):
+        read(tmp_path, 'text,label\na,1\n"b,2\nc,3\nd,4\n')
+
+
+def test_stray_quotes_do_not_merge_rows(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"x\.tsv:2: not valid csv"):
+        read(tmp_path, 'text\tlabel\n"a fine\t1\nb\t0\nc\t1\n"d\t0\n', "x.tsv")
 
 
 def test_very_long_cells_are_read(tmp_path: Path) -> None:

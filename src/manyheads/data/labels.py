@@ -20,6 +20,8 @@ def normalise(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     word = str(value).strip()
+    if word.lower() == "nan":  # how pandas writes a missing value
+        return ""
     if word.lower() in ("true", "false"):
         return word.lower()
     number = as_number(word)

@@ -91,7 +91,7 @@ def _read_csv(path: Path) -> Iterator[Chunk]:
             raise UserError(f"{path}: empty; expected a header line with column names.")
         delimiter = "\t" if file_format(path) == "tsv" else max(",\t;", key=first.count)
         text.seek(0)
-        reader = csv.reader(text, delimiter=delimiter)
+        reader = csv.reader(text, delimiter=delimiter, strict=True)  # a stray quote must not swallow rows
         columns = [name.strip() for name in next(reader)]
         rows: list[list[Any] | None] = []
         lines: list[int] = []
@@ -114,7 +114,10 @@ def _read_csv(path: Path) -> Iterator[Chunk]:
                     yield Chunk(columns, rows, lines, faults)
                     rows, lines, faults = [], [], []
         except csv.Error as error:
-            raise UserError(f"{path}:{reader.line_num}: not valid csv: {error}.") from None
+            raise UserError(
+                f"{path}:{line}: not valid csv: {error}. Is a quote mark open in this row? Inside a quoted cell it is "
+                'written twice ("").'
+            ) from None
         yield Chunk(columns, rows, lines, faults)
 
 

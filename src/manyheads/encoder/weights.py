@@ -135,7 +135,10 @@ def _refuse_pickles(folder: Path) -> None:
             "Convert them once, where you trust the file: "
             "AutoModel.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER) writes safetensors."
         )
-    raise UserError(f"{folder}: no weights here: expected model.safetensors.")
+    raise UserError(
+        f"{folder}: no weights here: expected model.safetensors. A hub model that has only pickled weights (.bin) "
+        "must be converted first: AutoModel.from_pretrained(NAME).save_pretrained(NEW_FOLDER)."
+    )
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
