@@ -51,7 +51,12 @@ def _names(path: KeyPath) -> tuple[str, ...]:
 
 
 class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        use_attribute_docstrings=True,
+        validate_default=True,
+        coerce_numbers_to_str=True,  # a run or a column may be called 3
+    )
 
 
 # --- a part of the registry, named in a recipe: `loss: mse`, or `loss: {name: …, option: …}` -------------------

@@ -101,7 +101,7 @@ def read_unlabelled(
 ) -> Examples:
     """The texts of a split in file order; its labels, if it has any, are not read."""
     columns = Columns(task.columns.text, None, task.columns.id)
-    return label_rows(read_rows(sources, root, split, columns), None, skip_bad, place)
+    return label_rows(read_rows(sources, root, split, columns, place), None, skip_bad, place)
 
 
 def _check_files(recipe: Recipe) -> None:
@@ -128,7 +128,7 @@ def _load_task(recipe: Recipe, name: str, settings: TaskSettings) -> TaskData:
     if not sources["train"]:
         raise UserError(f"{recipe.place('tasks', name, 'train')}: none of its optional files is there.")
     columns = _choose_columns(settings, sources["train"][0], root)
-    raw = read_rows(sources["train"], root, "train", columns)
+    raw = read_rows(sources["train"], root, "train", columns, recipe.place("tasks", name, "train"))
     try:
         reader = infer_reader(raw.labels, settings.kind, settings.labels, settings.range)
     except ValueError as fault:
@@ -137,7 +137,7 @@ def _load_task(recipe: Recipe, name: str, settings: TaskSettings) -> TaskData:
     train = label_rows(raw, reader, skip_bad, recipe.place("tasks", name, "train"))
     notes += _skipped(name, "train", train)
     if sources["dev"]:
-        rows = read_rows(sources["dev"], root, "dev", columns)
+        rows = read_rows(sources["dev"], root, "dev", columns, recipe.place("tasks", name, "dev"))
         dev = label_rows(rows, reader, skip_bad, recipe.place("tasks", name, "dev"))
         notes += _skipped(name, "dev", dev)
     else:

@@ -26,7 +26,7 @@ def read(
     reader: LabelReader | None = ZERO_TO_TWO,
     skip: bool | None = False,
 ) -> Examples:
-    raw = read_rows([Source(file=file) for file in files], folder, "train", columns)
+    raw = read_rows([Source(file=file) for file in files], folder, "train", columns, "recipe: tasks.a.train")
     return label_rows(raw, reader, skip, "recipe.yaml:3: tasks.t.train")
 
 

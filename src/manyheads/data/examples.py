@@ -104,21 +104,21 @@ def recognise_columns(file: str, columns: list[str], text: list[str] | None, lab
     return Columns(texts, label, None)
 
 
-def check_columns(file: str, columns: list[str], wanted: Columns) -> None:
+def check_columns(file: str, columns: list[str], wanted: Columns, place: str) -> None:
     """A column that the file does not have is an error that names those it has."""
     for name in (*wanted.text, wanted.label, wanted.id):
         if name is not None and name not in columns:
-            raise UserError(f"{file}: no column '{name}'.{nearest(name, filter(None, columns))}")
+            raise UserError(f"{place}: {file}: no column '{name}'.{nearest(name, filter(None, columns))}")
 
 
-def read_rows(sources: list[Source], root: Path, split: str, wanted: Columns) -> RawRows:
+def read_rows(sources: list[Source], root: Path, split: str, wanted: Columns, place: str) -> RawRows:
     """All rows of a split whose texts are there. Labels are kept as the file has them."""
     raw = RawRows(texts=tuple([] for _ in wanted.text), labels=[])
     raw.sources = tuple(source_name(source, split) for source in sources)
     for file, source in enumerate(sources):
         for chunk in read_chunks(source, root, split):
             if chunk.rows or not raw.lines:
-                check_columns(raw.sources[file], chunk.columns, wanted)
+                check_columns(raw.sources[file], chunk.columns, wanted, place)
                 kept = list(_good_rows(raw, file, chunk, wanted))
                 for column, texts in enumerate(raw.texts):
                     texts.append(pa.array((row[column] for row in kept), type=pa.large_string()))

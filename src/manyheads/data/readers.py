@@ -39,7 +39,7 @@ def read_chunks(source: Source, root: Path, default_split: str) -> Iterator[Chun
     if source.demo is not None:
         yield from _read_demo(source.demo, split_name(source, default_split))
     elif source.hub is not None:
-        yield from _read_hub(source, split_name(source, default_split))
+        yield from _read_hub(source, root, split_name(source, default_split))
     else:
         path = find_file(source, root)
         if path is None:
@@ -177,12 +177,14 @@ def _read_parquet(path: Path) -> Iterator[Chunk]:
         raise UserError(f"{path}: not a valid parquet file: {str(error).strip()}") from None
 
 
-def _read_hub(source: Source, split: str) -> Iterator[Chunk]:
+def _read_hub(source: Source, root: Path, split: str) -> Iterator[Chunk]:
     import datasets
 
+    local = root / str(source.hub)
+    name = str(local) if local.is_dir() else str(source.hub)
     options = {"split": split, "revision": source.revision}
     try:
-        data = datasets.load_dataset(str(source.hub), source.config, **options)
+        data = datasets.load_dataset(name, source.config, **options)
     except Exception as error:  # `datasets` raises a dozen kinds, all of them about the name or the network
         place = f"hub:{source.hub}" + (f" (configuration {source.config})" if source.config else "")
         reason = str(error).strip().split("\n")[0]
