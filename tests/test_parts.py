@@ -11,6 +11,7 @@ import torch
 from manyheads.data.examples import Columns
 from manyheads.data.labels import LabelReader
 from manyheads.encoder import load_encoder
+from manyheads.encoder.bert import Bert, BertConfig, random_bert
 from manyheads.encodings import Encoding, Pooling
 from manyheads.losses import Loss
 from manyheads.model import ManyHeads, TaskHead
@@ -41,6 +42,10 @@ def fitting_task(loss: str) -> Task:
     """A task of a kind that the loss takes."""
     kinds = [a_task(labels=labels, loss=Choice(name=loss)) for labels in (CLASSES, TWO, NUMBERS)]
     return next(task for task in kinds if task.loss.build("losses").unfit(task) is None)
+
+
+def small_bert(width: int = 16) -> Bert:
+    return random_bert(BertConfig(20, width, 1, 2, 4, 16), seed=0)
 
 
 def ids(part: Part) -> str:
@@ -104,13 +109,17 @@ def test_losses_give_one_value_per_example_and_a_prediction(part: Part) -> None:
 
 @pytest.mark.parametrize("part", parts("pooling"), ids=ids)
 def test_pooling_gives_one_vector_per_input(part: Part) -> None:
-    pooling: Pooling = part.factory(16)
-    pooled = pooling(torch.randn(12, 16), torch.tensor([0, 5, 7]), torch.tensor([5, 2, 5]))
+    pooling: Pooling = part.factory(small_bert())
+    lengths = torch.tensor([5, 2, 5]) if pooling.keep == "all" else torch.tensor([1, 1, 1])
+    states = torch.randn(12, 16)
+    pooled = pooling(states, torch.tensor([0, 5, 7]), lengths)
     assert pooled.shape == (3, 16)
+    alone = pooling(states[5:7], torch.tensor([0]), lengths[1:2])
+    assert torch.allclose(pooled[1:2], alone, atol=1e-6), "an input's vector does not depend on the others"
 
 
 def test_head_pooler_is_tanh_of_a_dense_layer_on_the_first_token() -> None:
-    pooling = next(part for part in parts("pooling") if part.name == "head-pooler").factory(2)
+    pooling = next(part for part in parts("pooling") if part.name == "head-pooler").factory(small_bert(2))
     with torch.no_grad():
         pooling.dense.weight.copy_(torch.tensor([[1.0, 2.0], [0.0, -1.0]]))
         pooling.dense.bias.copy_(torch.tensor([0.5, 0.0]))
@@ -152,4 +161,46 @@ def test_linear_head_by_hand() -> None:
         head.dense.weight.copy_(torch.tensor([[2.0, -1.0]]))
         head.dense.bias.fill_(0.25)
     assert head.eval()(torch.tensor([[1.0, 3.0]])).item() == -0.75
-    assert isinstance(TaskHead(a_task(), 8).head, type(head))
+    assert isinstance(TaskHead(a_task(), small_bert()).head, type(head))
+
+
+def test_first_last_and_mean_by_hand() -> None:
+    """Two inputs of 2 and 3 tokens; first and last see only the row that was kept of each."""
+    made = {part.name: part.factory(small_bert(2)) for part in parts("pooling")}
+    states = torch.tensor([[1.0, 2.0], [3.0, 4.0], [0.0, 0.0], [3.0, 3.0], [6.0, 9.0]])
+    means = made["mean"](states, torch.tensor([2, 0]), torch.tensor([3, 2]))
+    assert means.tolist() == [[3.0, 4.0], [2.0, 3.0]]
+    kept = torch.tensor([[1.0, 2.0], [6.0, 9.0]])
+    for name in ("first", "last"):
+        assert made[name](kept, torch.tensor([1, 0]), torch.tensor([1, 1])).tolist() == [[6.0, 9.0], [1.0, 2.0]]
+
+
+def test_shared_pooler_is_the_encoders_own_and_is_saved_once() -> None:
+    encoder = small_bert()
+    encoder.pooler.requires_grad_(False)
+    pooling = next(part for part in parts("pooling") if part.name == "shared-pooler").factory(encoder)
+    assert all(one.requires_grad for one in encoder.pooler.parameters())
+    assert list(pooling.state_dict()) == []
+    states = torch.randn(3, 16)
+    expected = torch.tanh(states[[2]] @ encoder.pooler.weight.T + encoder.pooler.bias)
+    assert torch.allclose(pooling(states, torch.tensor([2]), torch.tensor([1])), expected, atol=1e-6)
+
+
+def test_hidden_head_by_hand() -> None:
+    head = next(part for part in parts("heads") if part.name == "hidden").factory(2, 1, units=2, dropout=0.5).eval()
+    with torch.no_grad():
+        head.hidden.weight.copy_(torch.tensor([[1.0, 1.0], [-1.0, 0.0]]))
+        head.hidden.bias.copy_(torch.tensor([0.5, 0.0]))
+        head.out.weight.copy_(torch.tensor([[2.0, 7.0]]))
+        head.out.bias.fill_(-1.0)
+    assert head(torch.tensor([[1.0, 3.0]])).item() == 2 * 4.5 - 1  # the second unit is −1, which relu makes 0
+
+
+def test_mlp_with_one_layer_is_hidden() -> None:
+    made = {part.name: part.factory for part in parts("heads")}
+    one, other = made["mlp"](4, 3, layers=1, units=5).eval(), made["hidden"](4, 3, units=5).eval()
+    other.hidden.load_state_dict(one.hidden[0].state_dict())
+    other.out.load_state_dict(one.out.state_dict())
+    x = torch.randn(6, 4)
+    assert torch.equal(one(x), other(x))
+    assert len(made["mlp"](4, 3, layers=3).hidden) == 3

@@ -12,6 +12,7 @@ import yaml
 from manyheads.errors import UserError
 from manyheads.recipe import Recipe
 from manyheads.recipe_file import load_recipe, parse_overrides, shipped_recipes
+from manyheads.registry import parts
 from manyheads.tasks import load_tasks
 
 Write = Callable[[str], Path]
@@ -135,7 +136,7 @@ training:
         "mine.yaml:12: tasks.mood.train.optinal: unknown key. Did you mean 'optional'? Known: config, demo, file, hub, "
         "optional, revision, split.",
         "mine.yaml:13: tasks.mood.loss: unknown loss 'msee'. Did you mean 'mse'? "
-        "Known: binary-cross-entropy, cross-entropy, mse.",
+        f"Known: {', '.join(part.name for part in parts('losses'))}.",
         "mine.yaml:16: tasks.mood.predictions.format: Input should be 'csv' or 'course' (found 'xml')",
         "mine.yaml:17: tasks.far.train: missing.",
         "mine.yaml:19: sampler: 'batch-round-robin' has no option 'untl'. Did you mean 'until'? Known: until.",

@@ -372,3 +372,20 @@ def test_what_predict_and_max_length_refuse(toy_recipe: ToyRecipe) -> None:
 def test_a_run_folder_that_cannot_be_made(toy_recipe: ToyRecipe, toy_data: Path) -> None:
     with pytest.raises(UserError, match="cannot be made here"):
         run_recipe(toy_recipe(output=str(toy_data / "mood.csv")))
+
+
+def test_a_part_that_does_not_fit_the_encoder_is_refused(toy_recipe: ToyRecipe) -> None:
+    encoder = {"name": toy_recipe()["encoder"], "implementation": "transformers"}
+    tasks = {"mood": {"train": "mood.csv", "pooling": "shared-pooler"}}
+    with pytest.raises(UserError, match="needs an encoder that has a pooler"):
+        run_recipe(toy_recipe(encoder=encoder, tasks=tasks))
+
+
+def test_shared_pooler_trains_and_is_saved_with_the_encoder(toy_recipe: ToyRecipe) -> None:
+    tasks = {name: {**task, "pooling": "shared-pooler"} for name, task in toy_recipe()["tasks"].items()}
+    run = run_recipe(toy_recipe(tasks=tasks))
+    start = load_recipe(toy_recipe()).encoder.name
+    trained = weights_of(run.folder / "best")["encoder.pooler.weight"]
+    assert not torch.equal(trained, AutoModel.from_pretrained(start).pooler.dense.weight)
+    assert torch.equal(trained, AutoModel.from_pretrained(run.folder / "best").pooler.dense.weight)
+    assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]

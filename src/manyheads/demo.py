@@ -10,11 +10,15 @@ from manyheads.training import train
 SENTENCES = (
     "The soup was not bad at all.",
     "A tedious lecture, only rescued by its charming speaker.",
-    "I have never stayed in a more wonderful hotel.",
+    "The hotel was a complete nightmare.",
 )
-PAIRS = (
+QUESTIONS = (
     ("How do I learn to swim?", "What is the best way to learn swimming?"),
     ("Can a cat chase a dog?", "Can a dog chase a cat?"),
+)
+STATEMENTS = (
+    ("A cook sliced the bread this morning.", "This morning the bread was cut by a chef."),
+    ("A cook sliced the bread this morning.", "A tourist photographed the old bridge."),
 )
 
 
@@ -23,7 +27,7 @@ def run_demo(overrides: dict[str, Any], output: str) -> dict[str, Any]:
     recipe = load_recipe("demo", {"output": output, **overrides})
     run = train(recipe, overwrite=True)
     answers = []
-    for task, texts in (("sentiment", SENTENCES), ("paraphrase", PAIRS), ("similarity", PAIRS)):
+    for task, texts in (("sentiment", SENTENCES), ("paraphrase", QUESTIONS), ("similarity", STATEMENTS)):
         for text, answer in zip(texts, run.predict(task, texts), strict=True):
             shown = text if isinstance(text, str) else " / ".join(text)
             answers.append({"task": task, "text": shown, "answer": answer["prediction"]})

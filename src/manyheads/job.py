@@ -136,7 +136,10 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
         place = recipe.place("encoder", "max_length")
         raise UserError(f"{place}: this encoder reads at most {encoder.encoder.max_length} tokens.")
     tasks = {name: data.task for name, data in loaded.items()}
-    model = ManyHeads(encoder.encoder, tasks, tokenizer, recipe.encoder.max_length, recipe.seed)
+    try:
+        model = ManyHeads(encoder.encoder, tasks, tokenizer, recipe.encoder.max_length, recipe.seed)
+    except ValueError as fault:  # a part that does not fit this encoder
+        raise UserError(f"{recipe.place('tasks')}: {fault}.") from None
     if recipe.init is not None and not going_on:
         _start_heads(model, recipe, reporter)
     precision = {"float32": "no"}.get(recipe.training.precision, recipe.training.precision)

@@ -21,13 +21,13 @@ Inputs = list[list[Sequence]]  # for each example its encoder inputs: one, or tw
 class TaskHead(nn.Module):
     """What one task owns: encoding, pooling and head."""
 
-    def __init__(self, task: Task, width: int) -> None:
+    def __init__(self, task: Task, encoder: Encoder) -> None:
         super().__init__()
         self.encoding: Encoding = task.encoding.build("encodings")
-        self.pooling: Pooling = task.pooling.build("pooling", width)
+        self.pooling: Pooling = task.pooling.build("pooling", encoder)
         self.loss: Loss = task.loss.build("losses")
         outputs = self.loss.outputs(len(task.labels.names))
-        self.head: nn.Module = task.head.build("heads", self.encoding.features(width), outputs)
+        self.head: nn.Module = task.head.build("heads", self.encoding.features(encoder.width), outputs)
 
     def forward(self, states: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
         """The task's share of the encoder's states → outputs [examples, outputs]."""
@@ -46,11 +46,11 @@ class ManyHeads(nn.Module):
         self.tokenizer = tokenizer
         self.max_length = min(encoder.max_length, max_length or encoder.max_length)
         self.heads = nn.ModuleDict()
+        if encoder.pooler is not None:
+            encoder.pooler.requires_grad_(False)  # until a task's pooling reads it
         for name, task in tasks.items():
             with draws(seed, "head", name):  # a head's start does not depend on which other tasks there are
-                self.heads[_key(name)] = TaskHead(task, encoder.width)
-        if encoder.pooler is not None:
-            encoder.pooler.requires_grad_(False)  # no pooling here reads it
+                self.heads[_key(name)] = TaskHead(task, encoder)
 
     @property
     def device(self) -> torch.device:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from manyheads.tokens import Frame, Keep
@@ -39,8 +40,15 @@ class Encoding(nn.Module):
         raise NotImplementedError
 
 
+def token_rows(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """All rows of some inputs, one input after the other, and for each row which input it is of."""
+    inputs = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+    before = torch.cumsum(lengths, dim=0) - lengths  # rows of the inputs before each
+    return starts[inputs] + torch.arange(len(inputs), device=lengths.device) - before[inputs], inputs
+
+
 class Pooling(nn.Module):
-    """How the token states of one input become one vector."""
+    """How the token states of one input become one vector. Built with the encoder whose states it reads."""
 
     keep: Keep  # which states it reads; the encoder need not compute the others
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from manyheads.encoder import Encoder
 from manyheads.encodings.base import Pooling
 from manyheads.registry import register
 
@@ -15,9 +16,9 @@ class HeadPooler(Pooling):
 
     keep = "first"
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.dense = nn.Linear(encoder.width, encoder.width)
         nn.init.normal_(self.dense.weight, std=0.02)
         nn.init.zeros_(self.dense.bias)
 

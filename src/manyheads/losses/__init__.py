@@ -3,6 +3,15 @@
 from manyheads.losses.base import Loss
 from manyheads.losses.binary_cross_entropy import BinaryCrossEntropy
 from manyheads.losses.cross_entropy import CrossEntropy
+from manyheads.losses.dual_cross_entropy import DualCrossEntropy
 from manyheads.losses.mse import MeanSquaredError
+from manyheads.losses.ordinal_log_loss import OrdinalLogLoss
 
-__all__ = ["BinaryCrossEntropy", "CrossEntropy", "Loss", "MeanSquaredError"]
+__all__ = [
+    "BinaryCrossEntropy",
+    "CrossEntropy",
+    "DualCrossEntropy",
+    "Loss",
+    "MeanSquaredError",
+    "OrdinalLogLoss",
+]

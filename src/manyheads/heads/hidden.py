@@ -1,0 +1,23 @@
+"""One hidden layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.encoder.dropout import Dropout
+from manyheads.registry import register
+
+
+@register("heads", "hidden", paper="A")
+class Hidden(nn.Module):
+    """W₂·drop(relu(W₁·drop(x) + b₁)) + b₂ with `units` hidden units (paper A tries 10 to 120, best 120)."""
+
+    def __init__(self, features: int, outputs: int, *, units: int = 120, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.hidden = nn.Linear(features, units)
+        self.out = nn.Linear(units, outputs)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.out(self.dropout(torch.relu(self.hidden(self.dropout(features)))))

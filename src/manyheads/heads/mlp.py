@@ -1,0 +1,34 @@
+"""Several hidden layers."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.encoder.dropout import Dropout
+from manyheads.registry import register
+
+
+@register("heads", "mlp", paper="D")
+class Mlp(nn.Module):
+    """`layers` times x ← drop(relu(W·x + b)) with `units` each, then a linear layer.
+
+    Relations: `hidden` is this with one layer; `linear` with none.
+    """
+
+    def __init__(self, features: int, outputs: int, *, layers: int = 2, units: int = 256, dropout: float = 0.1) -> None:
+        super().__init__()
+        if layers < 1:
+            raise ValueError("'layers' of head 'mlp' is at least 1")
+        widths = [features, *[units] * layers]
+        self.dropout = Dropout(dropout)
+        self.hidden = nn.ModuleList(nn.Linear(one, two) for one, two in pairwise(widths))
+        self.out = nn.Linear(units, outputs)
+
+    def forward(self, features: Tensor) -> Tensor:
+        x = self.dropout(features)
+        for layer in self.hidden:
+            x = self.dropout(torch.relu(layer(x)))
+        return self.out(x)

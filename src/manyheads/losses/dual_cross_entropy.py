@@ -1,0 +1,42 @@
+"""Dual-objective cross-entropy: each class is a yes-or-no question of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from manyheads.losses.base import Loss
+from manyheads.registry import register
+
+if TYPE_CHECKING:
+    from manyheads.tasks import Task
+
+
+@register("losses", "dual-cross-entropy", paper="E")
+class DualCrossEntropy(Loss):
+    """−Σ_c [y_c·log σ(x_c) + (1 − y_c)·log(1 − σ(x_c))]: the right class is pulled up and every other pushed down.
+
+    x: outputs [examples, classes]; y_c: 1 for the right class, else 0; σ: the logistic function. The sum is over
+    classes, so the loss is about as many times larger than `binary-cross-entropy` as there are classes.
+    Relations: `cross-entropy` pushes the others down only through the softmax. Prediction is the largest output;
+    probabilities are σ(x_c) / Σ σ(x).
+    """
+
+    def unfit(self, task: Task) -> str | None:
+        return (
+            None if task.kind == "classification" else "'dual-cross-entropy' needs classes, this task is a regression."
+        )
+
+    def outputs(self, classes: int) -> int:
+        return classes
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        right = F.one_hot(labels, outputs.shape[1]).to(outputs.dtype)
+        return F.binary_cross_entropy_with_logits(outputs, right, reduction="none").sum(dim=-1)
+
+    def predict(self, outputs: Tensor) -> Tensor:
+        chances = torch.sigmoid(outputs)
+        return chances / chances.sum(dim=-1, keepdim=True)
