@@ -77,18 +77,18 @@ def test_columns_that_cannot_be_told_are_asked_for() -> None:
     [
         (
             Columns(("txet",), "label", None),
-            "recipe: tasks.a.train: x.csv: no column 'txet'. Did you mean 'text'? Known: label, text.",
+            "x.csv: no column 'txet'. Did you mean 'text'? Known: label, text.",
         ),
         (
             Columns(("text",), "lable", None),
-            "recipe: tasks.a.train: x.csv: no column 'lable'. Did you mean 'label'? Known: label, text.",
+            "x.csv: no column 'lable'. Did you mean 'label'? Known: label, text.",
         ),
-        (Columns(("text",), "label", "key"), "recipe: tasks.a.train: x.csv: no column 'key'. Known: label, text."),
+        (Columns(("text",), "label", "key"), "x.csv: no column 'key'. Known: label, text."),
     ],
 )
 def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path, columns: Columns, expected: str) -> None:
     (tmp_path / "x.csv").write_text(",text,label\n0,a,1\n")
-    assert refusal(tmp_path, "x.csv", columns=columns) == [expected]
+    assert refusal(tmp_path, "x.csv", columns=columns) == [f"recipe: tasks.a.train: {expected}"]
 
 
 # --- good rows -------------------------------------------------------------------------------------------------
