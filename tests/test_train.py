@@ -389,3 +389,12 @@ def test_shared_pooler_trains_and_is_saved_with_the_encoder(toy_recipe: ToyRecip
     assert not torch.equal(trained, AutoModel.from_pretrained(start).pooler.dense.weight)
     assert torch.equal(trained, AutoModel.from_pretrained(run.folder / "best").pooler.dense.weight)
     assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]
+
+
+@pytest.mark.parametrize("encoding", ["bi-concat", "bi-siamese", "bi-cosine-feature", "cross-nosep"])
+def test_other_encodings_train_beside_a_single_sentence_task_and_reload(toy_recipe: ToyRecipe, encoding: str) -> None:
+    recipe = toy_recipe()
+    recipe["tasks"]["near"] |= {"encoding": encoding, "pooling": "mean", "head": {"name": "hidden", "units": 8}}
+    run = run_recipe(recipe)
+    assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]
+    assert Run(run.folder).model.tasks["near"].encoding.name == encoding

@@ -1,0 +1,24 @@
+"""Both sentences' vectors and their cosine."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from manyheads.encodings.pairs import PairOfInputs, cosine
+from manyheads.registry import register
+
+
+@register("encodings", "bi-cosine-feature", paper="B")
+class BiCosineFeature(PairOfInputs):
+    """[u; v; cos(u, v)]: as bi-concat, with the cosine of the two as one more feature.
+
+    u, v: pooled vectors of the two sentences.
+    """
+
+    def features(self, width: int) -> int:
+        return 2 * width + 1
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        u, v = pooled[0::2], pooled[1::2]
+        return torch.cat([u, v, cosine(u, v)], dim=-1)

@@ -1,0 +1,36 @@
+"""What all bi-encoders share: each sentence of a pair is an input of its own, both sides in one packed pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor
+from torch.nn import functional as F
+
+from manyheads.encodings.base import Encoding, Ids
+from manyheads.tokens import Frame
+
+if TYPE_CHECKING:
+    from manyheads.tasks import Task
+
+SMALLEST_NORM = 1e-8  # guards the division where a vector is zero
+
+
+class PairOfInputs(Encoding):
+    """[CLS] s1 [SEP] and [CLS] s2 [SEP], each cut to the encoder's length on its own."""
+
+    def unfit(self, task: Task) -> str | None:
+        return None if task.pair else "a bi-encoder takes two text columns, this task has one; use 'single'."
+
+    def inputs(self, texts: tuple[Ids, ...], frame: Frame, max_length: int) -> list[tuple[Ids, Ids]]:
+        found = [np.concatenate([frame.start, text[: max_length - frame.around_one], frame.end]) for text in texts]
+        return [(ids, np.zeros_like(ids)) for ids in found]
+
+    def untruncated_length(self, lengths: tuple[np.ndarray, ...], frame: Frame) -> np.ndarray:
+        return np.maximum(*lengths) + frame.around_one
+
+
+def cosine(u: Tensor, v: Tensor) -> Tensor:
+    """u·v / max(‖u‖‖v‖, ε), one value per pair [examples, 1]."""
+    return F.cosine_similarity(u, v, dim=-1, eps=SMALLEST_NORM)[:, None]
