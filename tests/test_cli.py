@@ -80,7 +80,9 @@ def test_predict_from_text_stdin_and_files_agree(trained: Path, tmp_path: Path) 
     assert manyheads("predict", trained, "-t", "one", stdin="\n".join(texts) + "\n").stdout == by_option.stdout
     (tmp_path / "a.csv").write_text("id,text\n7,the film was good\n8,a dull book\n")
     (tmp_path / "a.tsv").write_text("id\ttext\n7\tthe film was good\n8\ta dull book\n")
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in zip("78", texts)))  # noqa: B905
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in zip("78", texts, strict=True))
+    )
     pq.write_table(pa.table({"id": ["7", "8"], "text": texts}), tmp_path / "a.parquet")
     for ending in ("csv", "tsv", "jsonl", "parquet"):
         result = manyheads("predict", trained, tmp_path / f"a.{ending}", "-t", "one")
