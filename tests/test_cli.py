@@ -40,7 +40,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=folder, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(result.stdout)["steps"] == 3
-    for words in ("task one: 2 classes, 27 train, 3 dev", "train 3/3", "loss: one ", "examples/s", " left"):
+    for words in (
+        "task one: 27 train, 3 dev",
+        "2 classes: no 5",
+        "train 3/3",
+        "loss: one ",
+        "examples/s",
+        " left",
+    ):
         assert words in result.stderr
     return folder / "cli"
 

@@ -13,7 +13,7 @@ from manyheads.errors import UserError
 from manyheads.recipe import Recipe
 from manyheads.recipe_file import load_recipe, parse_overrides, shipped_recipes
 from manyheads.registry import parts
-from manyheads.tasks import load_tasks
+from manyheads.task_data import load_tasks
 
 Write = Callable[[str], Path]
 
@@ -79,7 +79,7 @@ def test_parts_are_a_name_or_a_name_with_options() -> None:
     task = load_recipe(one_task(encoding={"name": "cross", "segments": "false"}, loss="mse")).tasks["t"]
     assert task.encoding is not None
     assert (task.encoding.name, task.encoding.options) == ("cross", {"segments": False})
-    assert task.encoding.build("encodings").segments is False
+    assert task.encoding.build("encodings", 16).segments is False
     assert task.loss is not None
     assert (task.loss.name, task.loss.options) == ("mse", {})
 
@@ -129,7 +129,7 @@ training:
     )
     assert sorted(faults(file), key=lambda line: int(line.split(":")[1])) == [
         "mine.yaml:2: encodr: unknown key. Did you mean 'encoder'? Known: checkpoint, combine, data, description, "
-        "encoder, evaluate, init, name, output, sampler, seed, tasks, training.",
+        "encoder, evaluate, imports, init, name, output, sampler, seed, tasks, training.",
         "mine.yaml:6: tasks.near.train.fil: unknown key. Did you mean 'file'? Known: config, demo, file, hub, "
         "optional, revision, split.",
         "mine.yaml:8: tasks.near.batch_size: Input should be greater than or equal to 1 (found 0)",

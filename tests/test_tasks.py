@@ -14,7 +14,8 @@ from manyheads.data.labels import LabelReader
 from manyheads.errors import UserError
 from manyheads.recipe import Choice, Predictions, Source
 from manyheads.recipe_file import load_recipe
-from manyheads.tasks import Task, TaskData, load_tasks, read_unlabelled
+from manyheads.task_data import TaskData, load_tasks, read_unlabelled
+from manyheads.tasks import Task
 
 
 def load(folder: Path, data: dict[str, Any] | None = None, **task: Any) -> TaskData:

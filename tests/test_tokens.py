@@ -57,7 +57,7 @@ def test_framed_pairs_are_the_tokenizers_own(tokenizer: Tokenizer) -> None:
     for first, second in product(SENTENCES, repeat=2):
         expected = tokenizer.backend.encode(first, second)
         one, two = (np.array(ids) for ids in tokenizer.encode([first, second]))
-        ((ids, segments),) = Cross().inputs((one, two), tokenizer.frame, 512)
+        ((ids, segments),) = Cross(16).inputs((one, two), tokenizer.frame, 512)
         assert ids.tolist() == expected.ids
         assert segments.tolist() == expected.type_ids
         assert len(ids) == len(one) + len(two) + tokenizer.frame.around_two
@@ -67,7 +67,7 @@ def test_framed_sentences_are_the_tokenizers_own(tokenizer: Tokenizer) -> None:
     for text in SENTENCES:
         expected = tokenizer.backend.encode(text)
         (bare,) = tokenizer.encode([text])
-        ((ids, segments),) = Single().inputs((np.array(bare),), tokenizer.frame, 512)
+        ((ids, segments),) = Single(16).inputs((np.array(bare),), tokenizer.frame, 512)
         assert ids.tolist() == expected.ids
         assert segments.tolist() == expected.type_ids
         assert len(ids) == len(bare) + tokenizer.frame.around_one
@@ -143,11 +143,11 @@ def test_truncation_takes_from_the_longer_first(first: int, second: int, room: i
 @pytest.mark.parametrize("max_length", [8, 9, 15])
 def test_truncated_inputs_keep_their_frame(toy: Tokenizer, max_length: int) -> None:
     one, two = np.arange(100, 120), np.arange(200, 206)
-    ((ids, segments),) = Cross().inputs((one, two), toy.frame, max_length)
+    ((ids, segments),) = Cross(16).inputs((one, two), toy.frame, max_length)
     first, second = {8: (3, 2), 9: (3, 3), 15: (6, 6)}[max_length]
     assert ids.tolist() == [2, *one[:first], 3, *two[:second], 3]
     assert segments.tolist() == [0] * (first + 2) + [1] * (second + 1)
-    ((ids, _),) = Single().inputs((one,), toy.frame, max_length)
+    ((ids, _),) = Single(16).inputs((one,), toy.frame, max_length)
     assert ids.tolist() == [2, *one[: max_length - 2], 3]
 
 

@@ -41,7 +41,7 @@ def save_model(folder: Path, model: ManyHeads, encoder_folder: Path, about: dict
             if (encoder_folder / name).is_file():
                 shutil.copyfile(encoder_folder / name, aside / name)
         model.tokenizer.backend.save(str(aside / "tokenizer.json"))  # whatever kind of file it was read from
-        heads = {name: tensor.detach().cpu().contiguous() for name, tensor in model.heads.state_dict().items()}
+        heads = {name: tensor.detach().cpu().contiguous() for name, tensor in model.head_states().items()}
         save_file(heads, aside / "heads.safetensors")
         tasks = [task.to_json() for task in model.tasks.values()]
         content = {"about": about, "max_length": model.max_length, "tasks": tasks}
@@ -74,7 +74,10 @@ def load_model(folder: Path) -> tuple[ManyHeads, dict[str, Any]]:
     tasks = {one["name"]: Task.from_json(one) for one in saved["tasks"]}
     encoder = load_encoder(EncoderSettings(name=str(folder))).encoder
     model = ManyHeads(encoder, tasks, Tokenizer(folder), saved["max_length"], seed=0)
-    model.heads.load_state_dict(_load(folder / "heads.safetensors"))
+    found = _load(folder / "heads.safetensors")
+    if found.keys() != model.head_states().keys():
+        raise UserError(f"{folder}: its heads are of another version of manyheads, or of another my_parts.py.{DAMAGED}")
+    model.load_state_dict(found, strict=False)  # the encoder is loaded already
     return model.eval(), saved["about"]
 
 

@@ -94,6 +94,9 @@ def predict(
     text: Annotated[
         list[str] | None, typer.Option("--text", help="A text; may be repeated. Pair tasks take them two by two.")
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All tasks that take such texts, from one encoder pass.")
+    ] = False,
     model: ModelOption = "best",
     as_json: AsJson = False,
 ) -> None:
@@ -102,7 +105,12 @@ def predict(
 
     if file is not None and text:
         raise UserError("predict: give a FILE or --text, not both.")
+    if every and task:
+        raise UserError("predict: give --task or --all, not both.")
     opened = Run(run, model)
+    if every:
+        _print_every_task(opened, file, text, as_json)
+        return
     if file is not None:
         ids, answers = opened.predict_file(task, file)
     else:
@@ -113,9 +121,8 @@ def predict(
         _print_json([{"id": i, **answer} for i, answer in zip(ids, answers, strict=True)])
         return
     for i, answer in zip(ids, answers, strict=True):
-        sure = f"\t{answer['probability']:.3f}" if "probability" in answer else ""
-        shown = answer["prediction"] if sure else f"{answer['prediction']:.3f}"
-        print(f"{i}\t{shown}{sure}" if file is not None else f"{shown}{sure}")
+        shown = _shown_answer(answer)
+        print(f"{i}\t{shown}" if file is not None else shown)
 
 
 @app.command()
@@ -147,6 +154,31 @@ def parts(
         ],
         as_json,
     )
+
+
+@app.command()
+def check(
+    recipe: RecipeArgument,
+    overrides: Overrides = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings too make the exit code 1.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """What is wrong with a recipe's data: bad rows, duplicates, overlaps, odd labels, long texts. Trains nothing."""
+    from dataclasses import asdict
+
+    from manyheads.data.checks import check_data
+    from manyheads.data.findings import report
+    from manyheads.progress import Reporter
+    from manyheads.recipe_file import load_recipe, parse_overrides
+
+    findings = check_data(load_recipe(recipe, parse_overrides(overrides or [])), Reporter(quiet))
+    if as_json:
+        _print_json([asdict(one) for one in findings])
+    else:
+        print(report(findings))
+    if any(one.severity == "error" or (strict and one.severity == "warning") for one in findings):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -188,6 +220,32 @@ def main() -> None:
 
 
 # --- printing --------------------------------------------------------------------------------------------------
+
+
+def _print_every_task(run: Any, file: Path | None, text: list[str] | None, as_json: bool) -> None:
+    """A column, or a key, per task. Texts without a file are single ones; pairs are lines with a tab."""
+    if file is not None:
+        ids, answers = run.predict_file_all(file)
+    else:
+        lines = text or [line.rstrip("\r\n") for line in sys.stdin]
+        pairs = any("\t" in line for line in lines)
+        answers = run.predict_all([tuple(line.split("\t")) for line in lines] if pairs else lines)
+        ids = [str(number) for number in range(len(lines))]
+    rows = [{"id": i, **{task: found[at] for task, found in answers.items()}} for at, i in enumerate(ids)]
+    if as_json:
+        _print_json(rows)
+        return
+    print("\t".join(["id", *answers]))
+    for row in rows:
+        print("\t".join([row["id"], *(_shown_answer(row[task]).replace("\t", " ") for task in answers)]))
+
+
+def _shown_answer(answer: dict[str, Any]) -> str:
+    """'yes\t0.912', 'comedy, drama' or '3.250'."""
+    prediction = answer["prediction"]
+    if isinstance(prediction, list):
+        return ", ".join(prediction) or "none"
+    return f"{prediction}\t{answer['probability']:.3f}" if "probability" in answer else f"{prediction:.3f}"
 
 
 def _pairs(texts: list[str], pair: bool) -> list[Any]:

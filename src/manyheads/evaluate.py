@@ -10,7 +10,8 @@ import numpy as np
 
 from manyheads.metrics import overall, score
 from manyheads.model import ManyHeads, TaskTokens
-from manyheads.predict import predict_rows
+from manyheads.predict import predict_tasks
+from manyheads.recipe import EvaluateSettings
 from manyheads.seeding import generator
 
 
@@ -29,26 +30,25 @@ class Evaluation:
 def evaluate_model(
     model: ManyHeads,
     data: dict[str, TaskTokens],
-    tokens_per_pass: int,
+    settings: EvaluateSettings,
     rows: dict[str, np.ndarray] | None = None,
-    progress: Callable[[str, int], None] = lambda task, done: None,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[Evaluation, dict[str, np.ndarray]]:
-    """Evaluate every task (on some of its rows); also returns the predictions."""
-    metrics: dict[str, dict[str, float | None]] = {}
-    answers: dict[str, np.ndarray] = {}
-    counts: dict[str, int] = {}
+    """Evaluate every task on its labelled rows, or on some of them; also returns the predictions."""
+    chosen = rows or {name: np.flatnonzero(split.examples.labelled) for name, split in data.items()}
+    answers = predict_tasks(model, data, settings.tokens_per_pass, chosen, progress)
+    metrics = {}
     for name, split in data.items():
-        chosen = np.arange(len(split)) if rows is None else rows[name]
-        found = predict_rows(model, split, tokens_per_pass, chosen, lambda done, name=name: progress(name, done))  # type: ignore[misc]
         assert split.examples.labels is not None
-        metrics[name] = score(split.task.kind, found, split.examples.labels[chosen])
-        answers[name], counts[name] = found, len(chosen)
-    kinds = {name: split.task.kind for name, split in data.items()}
-    return Evaluation(metrics, overall(metrics, kinds), counts), answers
+        metrics[name] = score(split.task, answers[name], split.examples.labels[chosen[name]])
+    tasks = {name: split.task for name, split in data.items()}
+    total = overall(metrics, tasks, settings.overall, settings.weights)
+    return Evaluation(metrics, total, {name: len(some) for name, some in chosen.items()}), answers
 
 
-def fixed_subset(size: int, at_most: int | None, seed: int, task: str) -> np.ndarray:
-    """The rows of dev used while training: the same at every evaluation."""
-    if at_most is None or size <= at_most:
-        return np.arange(size)
-    return np.sort(generator(seed, "evaluate", task).permutation(size)[:at_most])
+def fixed_subset(data: TaskTokens, at_most: int | None, seed: int) -> np.ndarray:
+    """The rows of dev used while training: the same at every evaluation, and for tasks that read the same rows."""
+    rows = np.arange(len(data))
+    if at_most is not None and len(rows) > at_most:
+        rows = np.sort(generator(seed, "evaluate", data.rows or data.task.name).permutation(len(rows))[:at_most])
+    return rows[data.examples.labelled[rows]]

@@ -19,12 +19,14 @@ from manyheads.encoder import load_encoder
 from manyheads.errors import UserError
 from manyheads.evaluate import fixed_subset
 from manyheads.files import restore_folder, write_text
-from manyheads.model import ManyHeads, TaskTokens
+from manyheads.imports import fingerprint, imported_parts
+from manyheads.model import ManyHeads, TaskTokens, UnfitPart
 from manyheads.optim import build_optimizer
 from manyheads.progress import Reporter
 from manyheads.recipe import EncoderSettings, Recipe
 from manyheads.sampling import Batch, Sampler
-from manyheads.tasks import TaskData, load_tasks
+from manyheads.task_data import TaskData, load_tasks
+from manyheads.tasks import PARTS, Task
 from manyheads.tokens import Tokenizer
 
 
@@ -35,7 +37,7 @@ class Progress:
     step: int = 0
     examples: dict[str, int] = field(default_factory=dict)  # seen so far, per task
     seconds: float = 0.0
-    best: dict[str, dict[str, float]] = field(default_factory=dict)  # '' or task → {"value", "step"}
+    best: dict[str, dict[str, Any]] = field(default_factory=dict)  # '' or task → {"value", "step"}
     stale: int = 0  # evaluations since the overall score was last beaten
     running: dict[str, float] = field(default_factory=dict)  # smoothed losses, for display
     speed: float = 0.0  # smoothed examples per second, for display
@@ -82,9 +84,15 @@ class TrainingJob:
     rounds: int
     progress: Progress
 
-    def rounds_of(self, step: int) -> range:
+    def rounds_of(self, step: int) -> list[list[Batch]]:
+        """The rounds of a step: what the sampler draws, without rows that have no label for a task."""
         size = self.recipe.training.accumulate
-        return range(step * size, min((step + 1) * size, self.rounds))
+        drawn = [self.sampler.round(index) for index in range(step * size, min((step + 1) * size, self.rounds))]
+        return [[kept for batch in one if len((kept := self._labelled(batch)).rows)] for one in drawn]
+
+    def _labelled(self, batch: Batch) -> Batch:
+        data = self.train[batch.task]
+        return batch if data.rows is None else Batch(batch.task, batch.rows[data.examples.labelled[batch.rows]])
 
     def epoch(self) -> int:
         """The epoch of the last step done, counted from 1."""
@@ -101,7 +109,7 @@ class TrainingJob:
             file.write(json.dumps(record) + "\n")
 
     def save(self) -> None:
-        state = {"progress": self.progress.__dict__, "data": self.data_fingerprint, "machine": machine()}
+        state = {"progress": self.progress.__dict__, "data": self.data_fingerprint, "machine": machine(self.recipe)}
         saved.save_checkpoint(self.folder / "checkpoints", self.progress.step, self.model, self.optimizer, state)
 
     @cached_property
@@ -112,16 +120,19 @@ class TrainingJob:
         }
 
 
-def machine() -> dict[str, str | int]:
+def machine(recipe: Recipe) -> dict[str, str | int]:
     """What must be equal for two runs to agree to the last bit."""
     packages = ("manyheads", "torch", "transformers", "tokenizers")
-    return {**{name: version(name) for name in packages}, "threads": torch.get_num_threads()}
+    own = {Path(file).name: fingerprint(Path(file))[:16] for file in recipe.imports}
+    return {**{name: version(name) for name in packages}, "threads": torch.get_num_threads(), **own}
 
 
 def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -> TrainingJob:
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
+    for file in map(Path, recipe.imports):
+        reporter.say(f"imports: {file} ({', '.join(imported_parts(file)) or 'registers no part'})")
     loaded = load_tasks(recipe)
     going_on = not overwrite and bool(saved.find_checkpoints(folder / "checkpoints"))
     encoder = load_encoder(_encoder_settings(recipe, folder, going_on))
@@ -138,8 +149,8 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
     tasks = {name: data.task for name, data in loaded.items()}
     try:
         model = ManyHeads(encoder.encoder, tasks, tokenizer, recipe.encoder.max_length, recipe.seed)
-    except ValueError as fault:  # a part that does not fit this encoder
-        raise UserError(f"{recipe.place('tasks')}: {fault}.") from None
+    except UnfitPart as fault:
+        raise UserError(f"{recipe.place('tasks', fault.task, fault.part)}: {fault}.") from None
     if recipe.init is not None and not going_on:
         _start_heads(model, recipe, reporter)
     precision = {"float32": "no"}.get(recipe.training.precision, recipe.training.precision)
@@ -148,7 +159,7 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
     model.to(accelerator.device).train()
     splits = {
         split: {
-            name: TaskTokens(data.task, examples, tokenizer)
+            name: TaskTokens(data.task, examples, tokenizer, rows=data.rows)
             for name, data in loaded.items()
             if (examples := getattr(data, split)) is not None
         }
@@ -157,15 +168,15 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
     sizes = {name: len(data) for name, data in splits["train"].items()}
     batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
     try:
-        sampler: Sampler = recipe.sampler.build("samplers", sizes, batch_sizes, recipe.seed)
+        rows = {name: data.rows for name, data in loaded.items()}
+        sampler: Sampler = recipe.sampler.build("samplers", sizes, batch_sizes, recipe.seed, rows)
     except ValueError as fault:
         raise UserError(f"{recipe.place('sampler')}: {fault}.") from None
     ends = np.cumsum([sampler.rounds(epoch) for epoch in range(recipe.training.epochs)])
     epoch_ends = [-(-int(end) // recipe.training.accumulate) for end in ends]
     steps = min(epoch_ends[-1], recipe.training.max_steps or epoch_ends[-1])
     dev_rows = {
-        name: fixed_subset(len(data), recipe.evaluate.max_examples, recipe.seed, name)
-        for name, data in splits["dev"].items()
+        name: fixed_subset(data, recipe.evaluate.max_examples, recipe.seed) for name, data in splits["dev"].items()
     }
     job = TrainingJob(
         recipe=recipe,
@@ -224,13 +235,14 @@ def _start_heads(model: ManyHeads, recipe: Recipe, reporter: Reporter) -> None:
                 f"{recipe.place('init')}: the labels of task '{name}' are {before} in '{recipe.init}' and {here} here. "
                 "Give this run's task another name."
             )
-        wanted, found = model.head(name).state_dict(), earlier.head(name).state_dict()
+        wanted = {key: one for key, one in model.head_states().items() if key in model.head_names(name)}
+        found = {key: one for key, one in earlier.head_states().items() if key in earlier.head_names(name)}
         if {key: one.shape for key, one in wanted.items()} != {key: one.shape for key, one in found.items()}:
             raise UserError(
                 f"{recipe.place('init')}: the head of task '{name}' in '{recipe.init}' has another shape "
                 "(other classes or parts). Give this run's task another name."
             )
-        model.head(name).load_state_dict(found)
+        model.load_state_dict(found, strict=False)
     fresh = [name for name in model.tasks if name not in shared]
     kept, new = ", ".join(shared) or "none", ", ".join(fresh) or "none"
     reporter.say(f"init: encoder and heads of {recipe.init} (heads taken over: {kept}; new: {new})")
@@ -256,8 +268,9 @@ def _open_folder(job: TrainingJob, loaded: dict[str, TaskData]) -> None:
         state = saved.read_state(found[-1])
         if state["data"] != job.data_fingerprint:
             raise UserError(f"{job.folder}: its training or dev data has changed since it was started; train it anew.")
-        if state["machine"] != machine():
-            job.reporter.say(f"warning: started with {state['machine']}, resumed with {machine()}: results may differ")
+        here = machine(job.recipe)
+        if state["machine"] != here:
+            job.reporter.say(f"warning: started with {state['machine']}, resumed with {here}: results may differ")
         saved.load_checkpoint(found[-1], job.model, job.optimizer)
         job.progress = Progress(**state["progress"])
         _forget_lost_models(job)
@@ -268,7 +281,7 @@ def _open_folder(job: TrainingJob, loaded: dict[str, TaskData]) -> None:
             name: settings.model_copy(update=_resolved(loaded[name])) for name, settings in job.recipe.tasks.items()
         }
         write_text(job.folder / "recipe.yaml", job.recipe.model_copy(update={"tasks": resolved}).to_yaml())
-        job.write_log({"event": "start", "machine": machine(), "notes": job.notes})
+        job.write_log({"event": "start", "machine": machine(job.recipe), "notes": job.notes})
 
 
 def _forget_lost_models(job: TrainingJob) -> None:
@@ -284,14 +297,16 @@ def _forget_lost_models(job: TrainingJob) -> None:
 def _resolved(data: TaskData) -> dict[str, Any]:
     """What was inferred, as the recipe would have said it."""
     task = data.task
+    several = isinstance(task.columns.label, tuple)  # whose classes are its columns
     values = {value: task.labels.names[index] for value, index in task.labels.values.items()}
     return {
         "text": list(task.columns.text),
-        "label": task.columns.label,
+        "label": list(task.columns.label) if isinstance(task.columns.label, tuple) else task.columns.label,
         "kind": task.kind,
-        "labels": (list(values) if list(values) == list(values.values()) else values) or None,
-        "encoding": task.encoding,
-        "loss": task.loss,
+        "labels": None if several else (list(values) if list(values) == list(values.values()) else values) or None,
+        "separator": task.labels.separator,
+        "metrics": list(task.metrics),
+        **{part: getattr(task, part) for part in PARTS},
     }
 
 
@@ -310,16 +325,30 @@ def _logged_step(line: str) -> float:
 
 
 def _announce(job: TrainingJob, batch_sizes: dict[str, int]) -> None:
-    for name, data in job.train.items():
-        task = job.model.tasks[name]
-        what = f"{len(task.labels.names)} classes" if task.kind == "classification" else "regression"
+    for name, task in job.model.tasks.items():
         parts = ", ".join(part.name for part in (task.encoding, task.pooling, task.head, task.loss))
-        job.reporter.say(
-            f"task {name}: {what}, {len(data):,} train, {len(job.dev[name]):,} dev, batch {batch_sizes[name]} ({parts})"
-        )
+        own = f"the head of {task.head_of}" if task.head_of else parts
+        dev = int(job.dev[name].examples.labelled.sum())
+        job.reporter.say(f"task {name}: {task.rows:,} train, {dev:,} dev, batch {batch_sizes[name]} ({own})")
+        job.reporter.say(f"  {_describe_labels(task)}")
+    for names in sorted({data.rows for data in job.train.values() if data.rows}):
+        sizes = {batch_sizes[name] for name in names.split("+")}
+        drawn = "drawn together and encoded once" if len(sizes) == 1 else "not drawn together: their batch sizes differ"
+        job.reporter.say(f"tasks {names.replace('+', ', ')} read the same rows: {drawn}")
     for note in job.notes:
         job.reporter.say(f"note: {note}")
     epochs = job.recipe.training.epochs
     cut = job.steps < job.epoch_ends[-1]
     length = f"{job.steps:,} steps, {'a part of ' if cut else ''}{epochs} epoch{'s' if epochs > 1 else ''}"
     job.reporter.say(f"{job.recipe.sampler.name}: {length} → {job.folder}")
+
+
+def _describe_labels(task: Task) -> str:
+    """'3 classes: no 61 %, maybe 9 %, yes 30 %', or a regression's range and scale."""
+    if task.bounds is not None:
+        return f"regression from {task.bounds[0]:g} to {task.bounds[1]:g}"
+    shares = [
+        f"{name} {count / max(1, task.rows):.0%}" for name, count in zip(task.labels.names, task.counts, strict=True)
+    ]
+    more = f", … {len(shares) - 12} more" if len(shares) > 12 else ""
+    return f"{task.kind}, {len(shares)} classes: {', '.join(shares[:12])}{more}"

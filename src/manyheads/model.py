@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from manyheads.data.examples import Examples
 from manyheads.encoder import Encoder
-from manyheads.encodings import Encoding, Pooling
+from manyheads.encodings import BiShared, Encoding, Pooling
 from manyheads.losses import Loss
 from manyheads.seeding import draws
 from manyheads.tasks import Task
-from manyheads.tokens import Sequence, TokenColumn, Tokenizer, pack, tokenise, tokenise_once
+from manyheads.tokens import Sequence, TokenColumn, Tokenizer, merge_equal, pack, tokenise, tokenise_once
 
 Inputs = list[list[Sequence]]  # for each example its encoder inputs: one, or two for a bi-encoder
 
 
+class UnfitPart(ValueError):
+    """A part that does not fit this encoder, or the other tasks of its group."""
+
+    def __init__(self, task: str, part: str, reason: str) -> None:
+        super().__init__(reason)
+        self.task, self.part = task, part
+
+
 class TaskHead(nn.Module):
-    """What one task owns: encoding, pooling and head."""
+    """What one task owns, or shares with tasks that say `head_of`: pooling, encoding and head."""
 
     def __init__(self, task: Task, encoder: Encoder) -> None:
         super().__init__()
-        self.encoding: Encoding = task.encoding.build("encodings")
-        self.pooling: Pooling = task.pooling.build("pooling", encoder)
-        self.loss: Loss = task.loss.build("losses")
-        outputs = self.loss.outputs(len(task.labels.names))
-        self.head: nn.Module = task.head.build("heads", self.encoding.features(encoder.width), outputs)
+        self.pooling: Pooling = _build(task, "pooling", "pooling", encoder)
+        self.encoding: Encoding = _build(task, "encoding", "encodings", self.pooling.width)
+        self.loss: Loss = _build(task, "loss", "losses", task)
+        self.head: nn.Module = _build(task, "head", "heads", self.encoding.features, self.loss.outputs)
+        self.output: nn.Module = _build(task, "output", "outputs", task)
 
-    def forward(self, states: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, states: dict[int, Tensor], starts: Tensor, lengths: Tensor) -> Tensor:
         """The task's share of the encoder's states → outputs [examples, outputs]."""
-        return self.head(self.encoding(self.pooling(states, starts, lengths)))
+        pooled = self.pooling(states[self.pooling.layer], starts, lengths)
+        return self.output(self.head(self.encoding(pooled)))
+
+
+def _build(task: Task, part: str, family: str, *given: Any) -> Any:
+    try:
+        return getattr(task, part).build(family, *given)
+    except ValueError as fault:
+        raise UnfitPart(task.name, part, str(fault)) from None
 
 
 class ManyHeads(nn.Module):
@@ -46,36 +65,72 @@ class ManyHeads(nn.Module):
         self.tokenizer = tokenizer
         self.max_length = min(encoder.max_length, max_length or encoder.max_length)
         self.heads = nn.ModuleDict()
+        self.groups = nn.ModuleDict()  # layers that the tasks of a group share
         if encoder.pooler is not None:
             encoder.pooler.requires_grad_(False)  # until a task's pooling reads it
         for name, task in tasks.items():
-            with draws(seed, "head", name):  # a head's start does not depend on which other tasks there are
-                self.heads[_key(name)] = TaskHead(task, encoder)
+            if task.head_of is None:
+                with draws(seed, "head", name):  # a head's start does not depend on which other tasks there are
+                    self.heads[_key(name)] = TaskHead(task, encoder)
+                self._join_group(name)
+
+    def _join_group(self, task: str) -> None:
+        encoding = self.head(task).encoding
+        if isinstance(encoding, BiShared):
+            key = f"{encoding.group}-group"
+            if key not in self.groups:
+                self.groups[key] = encoding.layer
+            layer = self.groups[key]
+            assert isinstance(layer, nn.Linear)
+            try:
+                encoding.share(layer)
+            except ValueError as fault:
+                raise UnfitPart(task, "encoding", str(fault)) from None
 
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
     def head(self, task: str) -> TaskHead:
-        found = self.heads[_key(task)]
+        found = self.heads[_key(self.tasks[task].head_of or task)]
         assert isinstance(found, TaskHead)
         return found
 
-    def inputs(self, task: str, texts: tuple[TokenColumn, ...], row: int) -> list[Sequence]:
-        """The encoder inputs of one example."""
+    def head_states(self) -> dict[str, Tensor]:
+        """Every tensor that is not the encoder's, by name."""
+        return {name: one for name, one in self.state_dict().items() if not name.startswith("encoder.")}
+
+    def head_names(self, task: str) -> list[str]:
+        """Names of the tensors that the task's head, or its group, owns."""
+        encoding = self.head(task).encoding
+        owners = [f"heads.{_key(self.tasks[task].head_of or task)}."]
+        if isinstance(encoding, BiShared):
+            owners.append(f"groups.{encoding.group}-group.")
+        return [name for name in self.head_states() if name.startswith(tuple(owners))]
+
+    def inputs(self, task: str, texts: tuple[TokenColumn, ...], row: int, rows: str | None = None) -> list[Sequence]:
+        """The encoder inputs of one example. `rows` names the rows where several tasks read the same ones."""
         head = self.head(task)
         found = head.encoding.inputs(tuple(column[row] for column in texts), self.tokenizer.frame, self.max_length)
-        return [Sequence(ids, segments, head.pooling.keep) for ids, segments in found]
+        return [
+            Sequence(ids, segments, head.pooling.keep, None if rows is None else (rows, row, side))
+            for side, (ids, segments) in enumerate(found)
+        ]
 
     def forward(self, batches: list[tuple[str, Inputs]]) -> list[Tensor]:
         """The outputs of each (task, examples), all from one pass through the encoder."""
-        tokens = pack((one for _, inputs in batches for example in inputs for one in example), self.device)
-        states = self.encoder(tokens)
+        sequences = [one for _, inputs in batches for example in inputs for one in example]
+        distinct, places = merge_equal(sequences, everywhere=not self.encoder.draws_dropout)
+        tokens = pack(distinct, self.device)
+        layers = {self.head(task).pooling.layer for task, _ in batches}
+        states = self.encoder.states(self.encoder.embed(tokens), tokens, layers)
+        where = torch.tensor(places, device=self.device)
+        starts, lengths = tokens.kept_starts[where], tokens.kept_lengths[where]
         outputs = []
         first = 0
         for task, inputs in batches:
             own = slice(first, first + sum(map(len, inputs)))
-            outputs.append(self.head(task)(states, tokens.kept_starts[own], tokens.kept_lengths[own]))
+            outputs.append(self.head(task)(states, starts[own], lengths[own]))
             first = own.stop
         return outputs
 
@@ -88,9 +143,12 @@ def _key(task: str) -> str:
 class TaskTokens:
     """One split of one task, ready for the model: tokens and labels, row by row."""
 
-    def __init__(self, task: Task, examples: Examples, tokenizer: Tokenizer, cached: bool = True) -> None:
+    def __init__(
+        self, task: Task, examples: Examples, tokenizer: Tokenizer, cached: bool = True, rows: str | None = None
+    ) -> None:
         self.task = task
         self.examples = examples
+        self.rows = rows  # the name of its rows, where other tasks read the same ones
         self.texts = tuple((tokenise if cached else tokenise_once)(one, tokenizer) for one in examples.texts)
         # as the loss sees them: classes as they are, a regression's labels on its scale
         labels = examples.labels
@@ -101,6 +159,16 @@ class TaskTokens:
     def __len__(self) -> int:
         return len(self.examples)
 
+    def of(self, task: Task) -> TaskTokens:
+        """The same tokens for another task that reads the same texts."""
+        other = copy.copy(self)
+        other.task = task
+        return other
+
+    def inputs(self, model: ManyHeads, row: int) -> list[Sequence]:
+        """The encoder inputs of one example."""
+        return model.inputs(self.task.name, self.texts, row, self.rows)
+
     def fingerprint(self) -> str:
         """Changes with any text or label, so that a run is never resumed on other data."""
         digest = hashlib.sha256(" ".join(column.fingerprint for column in self.texts).encode())
@@ -110,6 +178,6 @@ class TaskTokens:
 
     def too_long(self, model: ManyHeads) -> int:
         """How many examples are longer than the model reads, and so are truncated."""
-        lengths = tuple(column.lengths for column in self.texts)
+        lengths: tuple[np.ndarray, ...] = tuple(column.lengths for column in self.texts)
         whole = model.head(self.task.name).encoding.untruncated_length(lengths, model.tokenizer.frame)
         return int((whole > model.max_length).sum())

@@ -7,83 +7,115 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 
+from manyheads.data.labels import NONE
 from manyheads.files import write_text
 from manyheads.model import Inputs, ManyHeads, TaskTokens
 from manyheads.tasks import Task
+from manyheads.tokens import merge_equal
 
 
 @torch.no_grad()
-def predict_rows(
+def predict_tasks(
     model: ManyHeads,
-    data: TaskTokens,
+    data: dict[str, TaskTokens],
     tokens_per_pass: int,
-    rows: np.ndarray | None = None,
+    rows: dict[str, np.ndarray] | None = None,
     progress: Callable[[int], None] = lambda done: None,
-) -> np.ndarray:
-    """Class probabilities [rows, classes] or values in label units [rows], in the order of `rows` (default: all)."""
-    chosen = np.arange(len(data)) if rows is None else rows
-    name = data.task.name
+) -> dict[str, np.ndarray]:
+    """Class probabilities [rows, classes] or values in label units [rows] of each task, in the order of its `rows`
+    (default: all). Tasks that read the same texts are answered from one encoder pass."""
+    chosen = rows or {name: np.arange(len(split)) for name, split in data.items()}
     was_training = model.training
     model.eval()
-    answers: np.ndarray | None = None
+    found: dict[str, np.ndarray] = {}
     done = 0
-    for places, inputs in _passes(model, data, chosen, tokens_per_pass):
-        outputs = model([(name, inputs)])[0]
-        found = model.head(name).loss.predict(outputs.float()).cpu().numpy()
-        if answers is None:
-            answers = np.empty((len(chosen), *found.shape[1:]), dtype=found.dtype)
-        answers[places] = found
-        done += len(places)
-        progress(done)
+    for names in _same_texts(data):
+        for asked in _passes(model, {name: data[name] for name in names}, chosen, tokens_per_pass):
+            outputs = model([(name, inputs) for name, _, inputs in asked])
+            for (name, places, _), output in zip(asked, outputs, strict=True):
+                answer = model.head(name).loss.predict(output.float()).cpu().numpy()
+                if name not in found:
+                    found[name] = np.empty((len(chosen[name]), *answer.shape[1:]), dtype=answer.dtype)
+                found[name][places] = answer
+                done += len(places)
+            progress(done)
     model.train(was_training)
-    if answers is None:
-        return np.empty(0)
-    return answers * data.task.unit + data.task.offset if data.task.kind == "regression" else answers
+    return {name: _in_label_units(split.task, found.get(name, np.empty(0))) for name, split in data.items()}
+
+
+def _in_label_units(task: Task, answers: np.ndarray) -> np.ndarray:
+    return answers * task.unit + task.offset if task.kind == "regression" else answers
+
+
+def _same_texts(data: dict[str, TaskTokens]) -> list[list[str]]:
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for name, split in data.items():
+        key = tuple(column.fingerprint or id(column) for column in split.texts)
+        groups.setdefault(key, []).append(name)
+    return list(groups.values())
 
 
 def _passes(
-    model: ManyHeads, data: TaskTokens, rows: np.ndarray, tokens_per_pass: int
-) -> Iterator[tuple[list[int], Inputs]]:
-    """Examples of like length together, as many as fit: long runs of equal length make attention cheap."""
-    lengths = sum(column.lengths[rows] for column in data.texts)
-    places: list[int] = []
-    inputs: Inputs = []
+    model: ManyHeads, data: dict[str, TaskTokens], rows: dict[str, np.ndarray], tokens_per_pass: int
+) -> Iterator[list[tuple[str, list[int], Inputs]]]:
+    """Examples of like length together, as many as fit: long runs of equal length make attention cheap.
+
+    Yields (task, places in its `rows`, their inputs) for tasks that read the same texts; what is equal is encoded once.
+    """
+    places = {name: dict(zip(rows[name].tolist(), range(len(rows[name])), strict=True)) for name in data}
+    every = np.unique(np.concatenate([rows[name] for name in data])).astype(np.int64)
+    lengths = sum(column.lengths[every] for column in next(iter(data.values())).texts)
+    asked: dict[str, tuple[list[int], Inputs]] = {}
     used = 0
-    for place in np.argsort(lengths, kind="stable").tolist():
-        example = model.inputs(data.task.name, data.texts, int(rows[place]))
-        size = sum(len(one.ids) for one in example)
+    for row in every[np.argsort(lengths, kind="stable")].tolist():
+        inputs = {name: split.inputs(model, row) for name, split in data.items() if row in places[name]}
+        distinct, _ = merge_equal([one for some in inputs.values() for one in some], everywhere=True)
+        size = sum(len(one.ids) for one in distinct)
         if used and used + size > tokens_per_pass:
-            yield places, inputs
-            places, inputs, used = [], [], 0
-        places.append(place)
-        inputs.append(example)
+            yield [(name, *one) for name, one in asked.items()]
+            asked, used = {}, 0
+        for name, some in inputs.items():
+            own = asked.setdefault(name, ([], []))
+            own[0].append(places[name][row])
+            own[1].append(some)
         used += size
-    if places:
-        yield places, inputs
+    if asked:
+        yield [(name, *one) for name, one in asked.items()]
 
 
 def describe(task: Task, answers: np.ndarray) -> list[dict[str, Any]]:
-    """Answers in the user's own words: class name with the probability of every class, or a value."""
+    """Answers in the user's own words: class name, or names, with the probability of every class; or a value."""
     if task.kind == "regression":
         return [{"prediction": float(value)} for value in answers]
     names = task.labels.names
-    return [
-        {
-            "prediction": names[int(row.argmax())],
-            "probability": float(row.max()),
-            "probabilities": dict(zip(names, map(float, row), strict=True)),
-        }
-        for row in answers
-    ]
+    found: list[dict[str, Any]] = []
+    for row in answers:
+        chances = dict(zip(names, map(float, row), strict=True))
+        if task.kind == "multi-label":
+            found.append({"prediction": [name for name in names if chances[name] >= 0.5], "probabilities": chances})
+        else:
+            best = names[int(row.argmax())]
+            found.append({"prediction": best, "probability": chances[best], "probabilities": chances})
+    return found
 
 
-def write_predictions(folder: Path, data: TaskTokens, split: str, answers: np.ndarray) -> Path:
+def as_text(task: Task, prediction: Any) -> str:
+    """A prediction as a cell of a file: the classes of a multi-label task as its own files have them."""
+    if isinstance(prediction, list):
+        return (task.labels.separator or "|").join(prediction) or NONE
+    return str(prediction)
+
+
+def write_predictions(
+    folder: Path, data: TaskTokens, split: str, answers: np.ndarray, rows: np.ndarray | None = None
+) -> Path:
     """One file per task and split: id and prediction, in the format that the task asks for."""
     task, style = data.task, data.task.predictions
-    values = [str(one["prediction"]) for one in describe(task, answers)]
-    ids = data.examples.ids.to_pylist()
+    values = [as_text(task, one["prediction"]) for one in describe(task, answers)]
+    ids = data.examples.ids.to_pylist() if rows is None else data.examples.ids.take(pa.array(rows)).to_pylist()
     if style.format == "course":
         lines = [f"id \t {style.column} ", *(f"{i} , {value} " for i, value in zip(ids, values, strict=True))]
     else:

@@ -20,7 +20,8 @@ from pydantic import (
 )
 
 from manyheads import registry
-from manyheads.data.labels import normalise
+from manyheads.data.labels import Kind, normalise
+from manyheads.errors import nearest
 
 KeyPath = tuple[str | int, ...]  # a place in a recipe: ("tasks", "sts", "train", 0)
 
@@ -92,11 +93,20 @@ def dump_choice(choice: Choice | None) -> Any:
     return {"name": choice.name, **choice.options}
 
 
+def load_choice(dumped: Any) -> Choice:
+    """What `dump_choice` wrote, read back without checks: a saved model's parts are what they are."""
+    if isinstance(dumped, str):
+        return Choice(name=dumped)
+    return Choice(name=dumped["name"], options={key: one for key, one in dumped.items() if key != "name"})
+
+
 _dump = PlainSerializer(dump_choice)
 SamplerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "samplers", "batch-round-robin")), _dump]
 EncodingChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "encodings", None)), _dump]
-PoolingChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "pooling", "head-pooler")), _dump]
-HeadChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "heads", "linear")), _dump]
+PoolingChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "pooling", None)), _dump]
+HeadChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "heads", "linear")), _dump]
+OutputChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "outputs", None)), _dump]
+MetricChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "metrics", None)), _dump]
 LossChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "losses", None)), _dump]
 ScalarizerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "scalarizers", "sum")), _dump]
 
@@ -169,6 +179,8 @@ class DataSettings(Model):
     """A row with no label, an impossible label or an empty text: stop, or drop it and say how many."""
     dev_share: float = Field(0.1, gt=0, lt=1)
     """Share of train held out as dev for a task that names no dev data."""
+    together: bool = True
+    """Tasks with the same train files and text columns draw the same rows, which are then encoded once for all."""
 
 
 class Predictions(Model):
@@ -204,27 +216,36 @@ class TaskSettings(Model):
     """Data to predict at the end; its labels, if any, are not read."""
     text: list[str] | None = Field(None, min_length=1, max_length=2)
     """The text column, or the two of a pair; by default recognised by name."""
-    label: str | None = None
-    """The label column; by default recognised by name."""
+    label: str | list[str] | None = None
+    """The label column, or several with a yes or no for each class; by default recognised by name."""
     id: str | None = None
     """The column that identifies a row in prediction files; by default 'id' if there is one, else the row's number."""
-    kind: Literal["classification", "regression"] | None = None
-    """By default seen from the labels: numbers with fractions are regression, all else classification."""
+    kind: Kind | None = None
+    """By default seen from the labels: numbers with fractions are regression, lists multi-label, all else
+    classification. Ordinal is a classification whose classes are in order."""
     labels: list[str] | dict[str, str] | None = None
     """The classes in order, or a map from the file's values to class names; by default those found in train."""
     range: tuple[float, float] | None = None
     """Smallest and largest label of a regression; a label outside is a bad row."""
+    separator: str | None = Field(None, min_length=1)
+    """What stands between the classes in a cell of a multi-label task; by default '|', ';' or ',', as seen in train."""
     scale: Literal["standard", "unit", "raw"] = "standard"
     """What a regression's loss sees: labels with mean 0 and deviation 1, or 0 to 1, or as they are. Predictions are
     always in the labels' own units."""
     encoding: EncodingChoice = None
     """How one or two sentences become input; by default 'single' or 'cross'."""
-    pooling: PoolingChoice = Choice(name="head-pooler")
-    """How token states become one vector."""
-    head: HeadChoice = Choice(name="linear")
-    """How the vector becomes outputs."""
+    pooling: PoolingChoice = None
+    """How token states become one vector; by default 'head-pooler', 'mean' for cosine encodings."""
+    head: HeadChoice = None
+    """How the vector becomes outputs; by default 'linear', 'none' for cosine encodings."""
+    output: OutputChoice = None
+    """What becomes of a regression's outputs: by default they stay 'raw'."""
     loss: LossChoice = None
-    """By default cross-entropy, binary-cross-entropy for two classes, mse for regression."""
+    """By default cross-entropy, binary-cross-entropy for two classes and multi-label tasks, mse for regression."""
+    head_of: str | None = None
+    """Another task whose head, with its encoding, pooling and loss, this task uses instead of one of its own."""
+    metrics: list[MetricChoice] | None = Field(None, min_length=1)
+    """What is measured on dev; the first is the primary metric. By default those of the task's kind."""
     batch_size: int | None = Field(None, ge=1)
     """Examples per batch; by default training.batch_size."""
     bad_rows: Literal["error", "skip"] | None = None
@@ -236,6 +257,18 @@ class TaskSettings(Model):
     @classmethod
     def _one_or_two(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @field_validator("label")
+    @classmethod
+    def _column_per_class(cls, value: str | list[str] | None) -> str | list[str] | None:
+        if isinstance(value, list) and (not value or len(set(value)) < len(value)):
+            raise ValueError("expected a column, or a list of different columns, one for each class")
+        return value
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _one_or_more(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str | dict) else value
 
     @field_validator("labels", mode="before")
     @classmethod
@@ -300,6 +333,10 @@ class EvaluateSettings(Model):
     """Per task, a fixed random part of dev used while training; the end uses all of it."""
     before: bool = False
     """Also evaluate before the first step."""
+    overall: Literal["arithmetic", "geometric"] = "arithmetic"
+    """The mean of the tasks' primary metrics by which best/ is chosen."""
+    weights: dict[str, Annotated[float, Field(ge=0)]] = {}
+    """How much a task counts in the overall score; 1 where it is not named."""
     tokens_per_pass: int = Field(4096, ge=1)
     """Tokens that go through the encoder at once."""
 
@@ -320,6 +357,8 @@ class Recipe(Model):
     """Name of the run's folder; by default the recipe's file name."""
     description: str = ""
     """One line for `manyheads recipes`."""
+    imports: list[str] = []
+    """Python files whose parts the recipe may name: local files only, relative to the recipe's folder."""
     encoder: EncoderSettings = EncoderSettings()
     """The shared encoder; a plain name will do."""
     data: DataSettings = DataSettings()
@@ -373,6 +412,19 @@ class Recipe(Model):
             if writers.setdefault(file, name) != name:
                 raise ValueError(f"tasks '{writers[file]}' and '{name}' would both write their predictions to {file}")
         return value
+
+    @model_validator(mode="after")
+    def _named_tasks_are_there(self) -> Recipe:
+        unknown = next((name for name in self.evaluate.weights if name not in self.tasks), None)
+        if unknown is not None:
+            raise ValueError(f"evaluate.weights: no task '{unknown}'.{nearest(unknown, self.tasks)}")
+        for name, task in self.tasks.items():
+            owner = task.head_of
+            if owner is not None and owner not in self.tasks:
+                raise ValueError(f"tasks.{name}.head_of: no task '{owner}'.{nearest(owner, self.tasks)}")
+            if owner is not None and (owner == name or self.tasks[owner].head_of is not None):
+                raise ValueError(f"tasks.{name}.head_of: task '{owner}' has no head of its own to share.")
+        return self
 
     @property
     def folder(self) -> Path:

@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from manyheads.errors import UserError, nearest
+from manyheads.imports import import_parts
 from manyheads.recipe import KeyPath, Origin, Recipe, source_mapping
 
 
@@ -45,6 +46,7 @@ def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
         content["tasks"] = {str(name): task for name, task in content["tasks"].items()}  # YAML reads `1:` as a number
     for key, value in (overrides or {}).items():
         _override(content, origin, key, value)
+    imports = _import_files(content, origin, base)
     try:
         recipe = Recipe.model_validate(content)
     except ValidationError as error:
@@ -52,6 +54,7 @@ def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
         count = f"{len(faults)} faults" if len(faults) > 1 else "a fault"
         raise UserError(f"{origin.file} has {count}:\n" + "\n".join(f"  {fault}" for fault in faults)) from None
     recipe._origin = origin
+    recipe.imports = imports
     recipe.data.root = str(_folder(base, origin, ("data", "root"), recipe.data.root or "."))
     written = ("encoder",) if ("encoder",) in origin.overridden else ("encoder", "name")  # short or long form
     encoder = _folder(base, origin, written, recipe.encoder.name)
@@ -60,6 +63,18 @@ def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
     if recipe.init is not None:
         recipe.init = str(_folder(base, origin, ("init",), recipe.init))
     return recipe
+
+
+def _import_files(content: dict[str, Any], origin: Origin, base: Path) -> list[str]:
+    """Run the files of the user's own parts before the recipe that names them is read."""
+    given = content.get("imports") or []
+    content["imports"] = given = [given] if isinstance(given, str) else given
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        return []  # which the recipe's types refuse, with all other faults
+    files = [_folder(base, origin, ("imports",), one) for one in given]
+    for number, file in enumerate(files):
+        import_parts(file, origin.place(("imports", number)))
+    return [str(file) for file in files]
 
 
 def _folder(base: Path, origin: Origin, path: KeyPath, value: str) -> Path:

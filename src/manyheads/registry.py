@@ -14,6 +14,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -26,7 +27,9 @@ FAMILIES = {
     "encodings": "manyheads.encodings",
     "pooling": "manyheads.encodings",
     "heads": "manyheads.heads",
+    "outputs": "manyheads.heads",
     "losses": "manyheads.losses",
+    "metrics": "manyheads.metrics",
     "scalarizers": "manyheads.combine",
 }
 
@@ -41,7 +44,7 @@ class Part:
     family: str
     name: str
     paper: str  # letters of the papers it comes from, as in the README's table; "" where it is ours
-    factory: Callable[..., Any]
+    factory: Any  # the class or function itself
 
     @property
     def summary(self) -> str:
@@ -52,11 +55,14 @@ class Part:
     def options(self) -> type[BaseModel]:
         """The part's keyword-only arguments as a pydantic model: their names, types and defaults."""
         init = self.factory.__init__ if inspect.isclass(self.factory) else self.factory
-        hints = get_type_hints(init)
+        given = inspect.signature(init).parameters
+        options = {name: one for name, one in given.items() if one.kind is one.KEYWORD_ONLY}
+        # of the options only: what is supplied to a part may be typed by names that are not imported when it runs
+        written = {name: one.annotation for name, one in options.items() if one.annotation is not one.empty}
+        hints = get_type_hints(SimpleNamespace(__annotations__=written), init.__globals__)
         fields: dict[str, Any] = {
-            name: (hints.get(name, Any), ... if argument.default is argument.empty else argument.default)
-            for name, argument in inspect.signature(init).parameters.items()
-            if argument.kind is argument.KEYWORD_ONLY
+            name: (hints.get(name, Any), ... if one.default is one.empty else one.default)
+            for name, one in options.items()
         }
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
 
@@ -89,6 +95,17 @@ def register(family: str, name: str, *, paper: str = "") -> Callable[[Factory], 
         return factory
 
     return add
+
+
+def registered() -> list[tuple[str, str]]:
+    """(family, name) of every part that is registered so far."""
+    return list(_parts)
+
+
+def forget(names: list[tuple[str, str]]) -> None:
+    """Unregister parts, so that the file that made them can be run again."""
+    for one in names:
+        _parts.pop(one, None)
 
 
 def parts(family: str | None = None) -> list[Part]:

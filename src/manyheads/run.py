@@ -13,14 +13,16 @@ import pyarrow as pa
 
 from manyheads.checkpoint import load_model
 from manyheads.data.examples import Examples
+from manyheads.data.readers import read_chunks
 from manyheads.errors import UserError, nearest
 from manyheads.evaluate import Evaluation, evaluate_model
 from manyheads.model import ManyHeads, TaskTokens
-from manyheads.predict import describe, predict_rows
+from manyheads.predict import describe, predict_tasks
 from manyheads.progress import Reporter
 from manyheads.recipe import Recipe, Source
 from manyheads.recipe_file import load_recipe
-from manyheads.tasks import Task, load_tasks, read_unlabelled
+from manyheads.task_data import load_tasks, read_unlabelled
+from manyheads.tasks import Task
 
 Text = str | tuple[str, str]  # a sentence, or a pair
 
@@ -49,6 +51,7 @@ class Run:
 
     @cached_property
     def loaded(self) -> tuple[ManyHeads, dict[str, Any]]:
+        _ = self.recipe  # whose `imports` hold the parts that the model may be made of
         folder = self.folder / self.model_name
         if not folder.is_dir() and not folder.with_name(f".{folder.name}.old").is_dir():
             there = [one.name for one in self.folder.glob("best*") if one.is_dir()]
@@ -79,7 +82,7 @@ class Run:
         """Metrics on the whole dev set of every task, read again from the recipe's files."""
         reporter = reporter or Reporter(quiet=True)
         data = {
-            name: TaskTokens(self.model.tasks[name], loaded.dev, self.model.tokenizer)
+            name: TaskTokens(self.model.tasks[name], loaded.dev, self.model.tokenizer, rows=loaded.rows)
             for name, loaded in load_tasks(self.recipe).items()
         }
         known = self.metrics.get("data", {})
@@ -96,45 +99,73 @@ class Run:
     def predict(self, task: str | None, texts: Sequence[Text]) -> list[dict[str, Any]]:
         """Answers in the order of the texts: {'prediction': …} and, for classes, their probabilities."""
         chosen = self.task(task)
-        if isinstance(texts, str):
-            raise UserError("predict takes a list of texts, found one string; put it in brackets.")
-        wanted = len(chosen.columns.text)
-        columns: list[list[str]] = [[] for _ in range(wanted)]
-        for number, text in enumerate(texts, start=1):
-            parts = tuple(text) if isinstance(text, tuple | list) else (text,)
-            if len(parts) != wanted:
-                raise UserError(
-                    f"input {number}: task '{chosen.name}' takes "
-                    f"{'two texts' if wanted == 2 else 'one text'}, found {len(parts)}."
-                )
-            for column, part in zip(columns, parts, strict=True):
-                if not isinstance(part, str):
-                    raise UserError(f"input {number}: expected text, found {part!r}.")
-                if not part.strip():
-                    raise UserError(f"input {number}: empty text.")
-                if any("\ud800" <= letter <= "\udfff" for letter in part):
-                    raise UserError(f"input {number}: not valid UTF-8.")
-                column.append(part.strip())
-        count = len(columns[0])
-        if not count:
-            return []
-        arrays = tuple(pa.chunked_array([pa.array(column, type=pa.large_string())]) for column in columns)
-        ids = pa.chunked_array([pa.array([str(row) for row in range(count)], type=pa.large_string())])
-        examples = Examples(arrays, None, ids, np.arange(1, count + 1), np.zeros(count, dtype=np.int16), ("input",))
-        return self._answers(chosen, examples)
+        return self._answers([chosen], _examples(texts, len(chosen.columns.text), chosen.name))[chosen.name]
+
+    def predict_all(self, texts: Sequence[Text]) -> dict[str, list[dict[str, Any]]]:
+        """The same of every task that takes such texts, single or pairs; one encoder pass answers all that it can."""
+        wanted = 2 if texts and not isinstance(texts[0], str) else 1
+        chosen = [task for task in self.model.tasks.values() if len(task.columns.text) == wanted]
+        if not chosen:
+            raise UserError(f"{self.folder}: no task takes {'pairs' if wanted == 2 else 'single texts'}.")
+        return self._answers(chosen, _examples(texts, wanted, chosen[0].name))
 
     def predict_file(self, task: str | None, file: str | Path) -> tuple[list[str], list[dict[str, Any]]]:
         """Ids and answers for every row of a csv, tsv, jsonl or parquet file with the task's text columns."""
         chosen = self.task(task)
+        ids, answers = self._predict_file([chosen], file)
+        return ids, answers[chosen.name]
+
+    def predict_file_all(self, file: str | Path) -> tuple[list[str], dict[str, list[dict[str, Any]]]]:
+        """The same of every task whose text columns the file has."""
+        source = Source(file=str(file))
         if not Path(file).is_file():
             raise UserError(f"{file}: no such file.")
-        examples = read_unlabelled(chosen, [Source(file=str(file))], Path.cwd(), "test", str(file))
-        return examples.ids.to_pylist(), self._answers(chosen, examples)
+        columns = set(next(read_chunks(source, Path.cwd(), "test")).columns)
+        first = next((task for task in self.model.tasks.values() if set(task.columns.text) <= columns), None)
+        if first is None:
+            wanted = "; ".join(f"{task.name}: {', '.join(task.columns.text)}" for task in self.model.tasks.values())
+            raise UserError(f"{file}: it has the text columns of no task. Expected {wanted}.")
+        chosen = [task for task in self.model.tasks.values() if task.columns.text == first.columns.text]
+        return self._predict_file(chosen, file)
 
-    def _answers(self, task: Task, examples: Examples) -> list[dict[str, Any]]:
-        data = TaskTokens(task, examples, self.model.tokenizer, cached=False)
-        answers = predict_rows(self.model, data, self.recipe.evaluate.tokens_per_pass)
-        return describe(task, answers)
+    def _predict_file(self, tasks: list[Task], file: str | Path) -> tuple[list[str], dict[str, list[dict[str, Any]]]]:
+        if not Path(file).is_file():
+            raise UserError(f"{file}: no such file.")
+        examples = read_unlabelled(tasks[0], [Source(file=str(file))], Path.cwd(), "test", str(file))
+        return examples.ids.to_pylist(), self._answers(tasks, examples)
+
+    def _answers(self, tasks: list[Task], examples: Examples) -> dict[str, list[dict[str, Any]]]:
+        if not len(examples):
+            return {task.name: [] for task in tasks}
+        first = TaskTokens(tasks[0], examples, self.model.tokenizer, cached=False)
+        data = {task.name: first.of(task) for task in tasks}
+        found = predict_tasks(self.model, data, self.recipe.evaluate.tokens_per_pass)
+        return {task.name: describe(task, found[task.name]) for task in tasks}
+
+
+def _examples(texts: Sequence[Text], wanted: int, task: str) -> Examples:
+    """Texts given by a program, checked like those of a file."""
+    if isinstance(texts, str):
+        raise UserError("predict takes a list of texts, found one string; put it in brackets.")
+    columns: list[list[str]] = [[] for _ in range(wanted)]
+    for number, text in enumerate(texts, start=1):
+        parts = tuple(text) if isinstance(text, tuple | list) else (text,)
+        if len(parts) != wanted:
+            raise UserError(
+                f"input {number}: task '{task}' takes {'two texts' if wanted == 2 else 'one text'}, found {len(parts)}."
+            )
+        for column, part in zip(columns, parts, strict=True):
+            if not isinstance(part, str):
+                raise UserError(f"input {number}: expected text, found {part!r}.")
+            if not part.strip():
+                raise UserError(f"input {number}: empty text.")
+            if any("\ud800" <= letter <= "\udfff" for letter in part):
+                raise UserError(f"input {number}: not valid UTF-8.")
+            column.append(part.strip())
+    count = len(columns[0])
+    arrays = tuple(pa.chunked_array([pa.array(column, type=pa.large_string())]) for column in columns)
+    ids = pa.chunked_array([pa.array([str(row) for row in range(count)], type=pa.large_string())])
+    return Examples(arrays, None, ids, np.arange(1, count + 1), np.zeros(count, dtype=np.int16), ("input",))
 
 
 def evaluate_with_progress(
@@ -145,11 +176,8 @@ def evaluate_with_progress(
     rows: dict[str, np.ndarray] | None = None,
 ) -> tuple[Evaluation, dict[str, np.ndarray]]:
     """`evaluate_model` with a progress line over the examples of all tasks."""
-    sizes = {name: len(split) if rows is None else len(rows[name]) for name, split in data.items()}
-    before = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+    sizes = {
+        name: int(split.examples.labelled.sum()) if rows is None else len(rows[name]) for name, split in data.items()
+    }
     with reporter.job("evaluate", sum(sizes.values())) as job:
-
-        def progress(task: str, done: int) -> None:
-            job.update(before[task] + done, task)
-
-        return evaluate_model(model, data, recipe.evaluate.tokens_per_pass, rows, progress)
+        return evaluate_model(model, data, recipe.evaluate, rows, job.update)

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -185,6 +185,27 @@ class Sequence:
     ids: np.ndarray
     segments: np.ndarray
     keep: Keep = "all"
+    origin: tuple[str, int, int] | None = None  # (rows, row, side) where several tasks read the same rows
+
+
+def merge_equal(sequences: list[Sequence], everywhere: bool) -> tuple[list[Sequence], list[int]]:
+    """The distinct sequences, and for each given one which of them it is: what is equal is encoded once.
+
+    `everywhere`: wherever two are equal, which is exact where the encoder draws no dropout; else only those of one
+    origin, which are the same text drawn once for several tasks.
+    """
+    found: dict[tuple[object, ...], int] = {}
+    distinct: list[Sequence] = []
+    places: list[int] = []
+    for number, one in enumerate(sequences):
+        source = None if everywhere else one.origin or number
+        place = found.setdefault((one.ids.tobytes(), one.segments.tobytes(), source), len(distinct))
+        if place == len(distinct):
+            distinct.append(one)
+        elif distinct[place].keep != one.keep:
+            distinct[place] = replace(distinct[place], keep="all")
+        places.append(place)
+    return distinct, places
 
 
 def truncate_pair(first: int, second: int, room: int) -> tuple[int, int]:

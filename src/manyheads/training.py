@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from manyheads import checkpoint as saved
@@ -19,9 +20,9 @@ from manyheads.errors import Interrupted, UserError
 from manyheads.evaluate import Evaluation
 from manyheads.files import restore_folder, write_text
 from manyheads.job import TrainingJob, prepare
-from manyheads.metrics import PRIMARY
+from manyheads.metrics import better, primary
 from manyheads.optim import rate_factor
-from manyheads.predict import predict_rows, write_predictions
+from manyheads.predict import predict_tasks, write_predictions
 from manyheads.progress import Reporter, duration
 from manyheads.recipe import Recipe
 from manyheads.run import Run, evaluate_with_progress
@@ -64,7 +65,7 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
             _evaluate(job)
         while progress.step < job.steps and not progress.out_of_patience(training.patience):
             step = progress.step
-            rounds = [job.sampler.round(index) for index in job.rounds_of(step)]
+            rounds = job.rounds_of(step)
             began = time.monotonic()
             rate = training.learning_rate * rate_factor(step, job.steps, training.warmup)
             for group in job.optimizer.param_groups:
@@ -112,14 +113,15 @@ def _evaluate(job: TrainingJob) -> None:
     job.reporter.say(f"step {job.progress.step:,}  epoch {job.epoch()}  {shown}  overall {found.overall:.3f}")
     if not job.progress.step:
         return  # an untrained model is not a candidate
-    scores = {"": found.overall} | {task: found.metrics[task][_primary(job, task)] or 0.0 for task in found.metrics}
-    if not job.recipe.checkpoint.best_per_task:
-        scores = {"": found.overall}
+    tasks = job.model.tasks if job.recipe.checkpoint.best_per_task else {}
+    scores = {"": found.overall, **{task: found.metrics[task][primary(tasks[task])] for task in tasks}}
     written: Path | None = None
     best = job.progress.best
     job.progress.stale += 1
     for task, value in scores.items():
-        if task not in best or value > best[task]["value"]:
+        before = best[task]["value"] if task in best else None
+        beaten = better(tasks[task], value, before) if task else before is None or found.overall > before
+        if beaten or task not in best:
             best[task] = {"value": value, "step": job.progress.step}
             if not task:
                 job.progress.stale = 0
@@ -144,13 +146,10 @@ def _about(job: TrainingJob, found: Evaluation) -> dict[str, Any]:
     }
 
 
-def _primary(job: TrainingJob, task: str) -> str:
-    return PRIMARY[job.model.tasks[task].kind]
-
-
 def _shown(job: TrainingJob, found: Evaluation, task: str) -> str:
-    value = found.metrics[task][_primary(job, task)]
-    return f"{_primary(job, task)} {'undefined' if value is None else f'{value:.3f}'}"
+    metric = primary(job.model.tasks[task])
+    value = found.metrics[task][metric]
+    return f"{metric} {'undefined' if value is None else f'{value:.3f}'}"
 
 
 def _not_finite(job: TrainingJob, what: str, value: float, rows: dict[str, list[int]]) -> UserError:
@@ -174,10 +173,9 @@ def _finish(job: TrainingJob) -> Run:
     found, answers = evaluate_with_progress(model, job.dev, job.recipe, job.reporter)
     folder = job.folder / "predictions"
     for name, data in job.dev.items():
-        write_predictions(folder, data, "dev", answers[name])
-    for data in job.test.values():
-        tested = predict_rows(model, data, job.recipe.evaluate.tokens_per_pass)
-        write_predictions(folder, data, "test", tested)
+        write_predictions(folder, data, "dev", answers[name], np.flatnonzero(data.examples.labelled))
+    for name, tested in predict_tasks(model, job.test, job.recipe.evaluate.tokens_per_pass).items():
+        write_predictions(folder, job.test[name], "test", tested)
     metrics = {
         "dev": found.to_json(),
         "model": run.about,

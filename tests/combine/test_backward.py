@@ -17,7 +17,7 @@ from manyheads.model import ManyHeads, TaskTokens
 from manyheads.recipe import EncoderSettings
 from manyheads.recipe_file import load_recipe
 from manyheads.sampling import Batch
-from manyheads.tasks import load_tasks
+from manyheads.task_data import load_tasks
 from manyheads.tokens import Tokenizer
 
 

@@ -208,7 +208,7 @@ def test_cells_that_are_no_text_are_bad(tmp_path: Path) -> None:
     )
     assert refusal(tmp_path, "x.jsonl")[1:-1] == [
         "  x.jsonl:1: list instead of text in column 'text'",
-        "  x.jsonl:2: list instead of text in column 'label'",
+        "  x.jsonl:2: a list of labels in a classification task",
     ]
     assert read(tmp_path, "x.jsonl", skip=True).texts[0].to_pylist() == ["5"]
     pq.write_table(pa.table({"text": [b"raw"], "label": [1]}), tmp_path / "x.parquet")

@@ -17,19 +17,21 @@ EXPECTED = {
     "bi-concat": [[3, 4, 4, -3], [1, 2, 2, 4]],
     "bi-siamese": [[3, 4, 4, -3, 1, 7], [1, 2, 2, 4, 1, 2]],
     "bi-cosine-feature": [[3, 4, 4, -3, 0], [1, 2, 2, 4, 1]],
+    "bi-cosine": [[0.5], [1]],  # (cos + 1)/2
+    "bi-scaled-cosine": [[0], [1]],  # cos − 1 + 1 where a is 1
 }
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_features_by_hand(name: str) -> None:
-    encoding = find("encodings", name).factory()
+    encoding = find("encodings", name).factory(2).double()
     found = encoding(POOLED)
     assert torch.allclose(found, torch.tensor(EXPECTED[name], dtype=torch.float64), atol=1e-12)
-    assert found.shape[1] == encoding.features(2)
+    assert found.shape[1] == encoding.features
 
 
 def test_cosine_of_a_zero_vector_is_zero_not_a_fault() -> None:
-    encoding = find("encodings", "bi-cosine-feature").factory()
+    encoding = find("encodings", "bi-cosine-feature").factory(3)
     assert encoding(torch.zeros(2, 3))[0, -1].item() == 0.0
 
 
@@ -37,12 +39,40 @@ def test_how_sentences_are_framed(toy_encoder: Path) -> None:
     frame = Tokenizer(toy_encoder).frame
     first, second = np.array([10, 11, 12]), np.array([20, 21])
     cls, sep = int(frame.start[0]), int(frame.end[0])
-    (ids, segments), *more = find("encodings", "cross-nosep").factory().inputs((first, second), frame, 64)
+    (ids, segments), *more = find("encodings", "cross-nosep").factory(2).inputs((first, second), frame, 64)
     assert ids.tolist() == [cls, 10, 11, 12, 20, 21, sep]
     assert segments.tolist() == [0, 0, 0, 0, 1, 1, 1]
     assert not more
-    plain = find("encodings", "cross-nosep").factory(segments=False).inputs((first, second), frame, 64)
+    plain = find("encodings", "cross-nosep").factory(2, segments=False).inputs((first, second), frame, 64)
     assert plain[0][1].sum() == 0
-    both = find("encodings", "bi-concat").factory().inputs((first, second), frame, 4)
+    both = find("encodings", "bi-concat").factory(2).inputs((first, second), frame, 4)
     assert [ids.tolist() for ids, _ in both] == [[cls, 10, 11, sep], [cls, 20, 21, sep]]
     assert all(segments.sum() == 0 for _, segments in both)
+
+
+def test_scaled_cosine_learns_its_slope_and_clips() -> None:
+    """u = (1, 0), v = (0.6, 0.8): cos = 0.6, so a·(0.6 − 1) + 1."""
+    pooled = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
+    for start, expected, slope in ((0.5, 0.8, -0.4), (2.0, 0.2, -0.4), (3.0, 0.0, 0.0)):
+        encoding = find("encodings", "bi-scaled-cosine").factory(2, start=start)
+        found = encoding(pooled)
+        assert found.item() == pytest.approx(expected, abs=1e-6)
+        found.sum().backward()
+        assert encoding.a.grad.item() == pytest.approx(slope, abs=1e-6)
+    half, plain = find("encodings", "bi-scaled-cosine").factory(2, start=0.5), find("encodings", "bi-cosine").factory(2)
+    random = torch.randn(20, 8, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(half(random), plain(random), atol=1e-6), "bi-cosine is a = 1/2"
+
+
+def test_shared_layer_by_hand() -> None:
+    """W picks u₀ − v₁, |u − v|₀ and −cos out of [u; v; |u − v|; cos]; leaky relu keeps 0.01 of what is negative."""
+    encoding = find("encodings", "bi-shared").factory(2, units=3).double()
+    encoding.layer.double()
+    weight = torch.zeros(3, 7, dtype=torch.float64)
+    weight[0, 0], weight[0, 3], weight[1, 4], weight[2, 6] = 1, -1, 1, -1
+    with torch.no_grad():
+        encoding.layer.weight.copy_(weight)
+        encoding.layer.bias.copy_(torch.tensor([0.0, 0.5, 0.0]))
+    expected = torch.tensor([[6, 1.5, 0], [-0.03, 1.5, -0.01]], dtype=torch.float64)
+    assert torch.allclose(encoding(POOLED), expected, atol=1e-9)
+    assert list(encoding.parameters()) == [], "the layer belongs to the group"

@@ -60,19 +60,23 @@ def backward(
 def split_passes(
     model: ManyHeads, data: dict[str, TaskTokens], batches: list[Batch], tokens_per_pass: int
 ) -> list[Pass]:
-    """A round's examples in their order, cut where the next example would exceed the budget of tokens."""
+    """A round's examples in their order, cut where the next would exceed the budget of tokens.
+
+    The batch of a loss that compares its examples is not cut.
+    """
     passes: list[Pass] = [[]]
     used = 0
     for batch in batches:
-        for row in batch.rows.tolist():
-            inputs = model.inputs(batch.task, data[batch.task].texts, row)
-            size = sum(len(one.ids) for one in inputs)
+        examples = [(row, data[batch.task].inputs(model, row)) for row in batch.rows.tolist()]
+        pieces = [examples] if model.head(batch.task).loss.whole_batch else [[one] for one in examples]
+        for piece in pieces:
+            size = sum(len(one.ids) for _, inputs in piece for one in inputs)
             if used and used + size > tokens_per_pass:
                 passes.append([])
                 used = 0
             if not passes[-1] or passes[-1][-1][0] != batch.task:
                 passes[-1].append((batch.task, [], []))
-            passes[-1][-1][1].append(row)
-            passes[-1][-1][2].append(inputs)
+            passes[-1][-1][1].extend(row for row, _ in piece)
+            passes[-1][-1][2].extend(inputs for _, inputs in piece)
             used += size
-    return passes
+    return [one for one in passes if one]

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["classification", "regression"]
+Kind = Literal["classification", "ordinal", "multi-label", "regression"]
+CLASSES: tuple[Kind, ...] = (
+    "classification",
+    "ordinal",
+)  # exactly one class is right; ordinal: the classes are in order
+BETWEEN = "\x1f"  # stands before each class of a row, where the file has a list of them
+NONE = "[]"  # a row of a multi-label task with none of the classes
+SEPARATORS = ("|", ";", ",")  # what may stand between classes in a cell of text, most telling first
+YES = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 MOST_CLASSES = 1000  # more distinct labels than this are surely not classes
 
 
@@ -37,25 +45,29 @@ def as_number(word: str) -> float | None:
     return number if math.isfinite(number) and "_" not in word else None  # Python reads '1_2' as 12
 
 
+def as_list(classes: Iterable[str]) -> str:
+    """A row's list of classes as one word, which differs from any word that a cell of text holds."""
+    return "".join(BETWEEN + one for one in classes) or NONE
+
+
 @dataclass(frozen=True)
 class LabelReader:
-    """Turns a normalised label into a class index or a number, or says what is wrong with it."""
+    """Turns a normalised label into a class index, class indices or a number, or says what is wrong with it."""
 
     kind: Kind
     names: tuple[str, ...] = ()  # class names in order; empty for regression
     values: dict[str, int] = field(default_factory=dict)  # label as in the file → class index
     range: tuple[float, float] | None = None
+    separator: str | None = None  # of a multi-label task: what stands between classes in a cell
 
     def read(self, label: str) -> float:
+        """The class index, or the number."""
         if not label:
             raise BadLabel("no label")
-        if self.kind == "classification":
-            index = self.values.get(label)
-            if index is None:
-                known = list(self.values)
-                more = ", …" if len(known) > 12 else ""
-                raise BadLabel(f"label '{label}' is not one of {', '.join(known[:12])}{more}")
-            return index
+        if BETWEEN in label or label == NONE:
+            raise BadLabel(f"a list of labels in a {self.kind} task")
+        if self.kind != "regression":
+            return self._index(label)
         number = as_number(label)
         if number is None:
             raise BadLabel(f"label '{label}' is not a number")
@@ -63,36 +75,74 @@ class LabelReader:
             raise BadLabel(f"label {label} is outside the range {self.range[0]:g} to {self.range[1]:g}")
         return number
 
+    def read_several(self, label: str) -> list[int]:
+        """The indices of a multi-label row's classes."""
+        if not label:
+            raise BadLabel(f"no label (write {NONE} for a row with none of the classes)")
+        return [self._index(one) for one in split_classes(label, self.separator)]
+
+    def _index(self, label: str) -> int:
+        index = self.values.get(label)
+        if index is None:
+            known = list(self.values)
+            more = ", …" if len(known) > 12 else ""
+            raise BadLabel(f"label '{label}' is not one of {', '.join(known[:12])}{more}")
+        return index
+
+
+def split_classes(label: str, separator: str | None) -> list[str]:
+    """The classes of one row of a multi-label task: a list as the file has it, or a cell cut at the separator."""
+    if label == NONE:
+        return []
+    words = label.split(BETWEEN) if BETWEEN in label or not separator else label.split(separator)
+    return [word for word in map(normalise, words) if word]
+
 
 def infer_reader(
     found: Iterable[str],
     kind: Kind | None,
     labels: list[str] | dict[str, str] | None,
     range: tuple[float, float] | None,
+    separator: str | None = None,
 ) -> LabelReader:
     """What was declared, completed by the labels found in train. A ValueError says what to declare instead."""
+    found = {label for label in found if label}
     if kind is None:
-        kind = "regression" if range is not None else _guess_kind(found) if labels is None else "classification"
+        kind = _guess_kind(found, labels, range)
     if kind == "regression":
         if labels is not None:
             raise ValueError("'labels' names classes, but this task is a regression; remove it or set its 'kind'")
         return LabelReader(kind, range=range)
     if range is not None:
-        raise ValueError("'range' belongs to regression, this task is a classification; remove it or set its 'kind'")
+        raise ValueError(f"'range' belongs to regression, this task is a {kind}; remove it or set its 'kind'")
+    if kind == "multi-label":
+        separator = separator or next((one for one in SEPARATORS if any(one in label for label in found)), None)
+        found = {one for label in found for one in split_classes(label, separator)}
+    elif separator is not None:
+        raise ValueError(
+            f"'separator' belongs to multi-label tasks, this task is a {kind}; remove it or set its 'kind'"
+        )
     if labels is None:
-        labels = _in_order({label for label in found if label})
+        if kind == "ordinal" and any(as_number(label) is None for label in found):
+            raise ValueError("the classes of an ordinal task are in order, and words have none; list them in 'labels'")
+        labels = _in_order(found)
     values = dict(zip(labels, labels, strict=True)) if isinstance(labels, list) else labels
     names = tuple(dict.fromkeys(values.values()))  # several values may map to one class
-    if len(names) < 2:
-        raise ValueError(f"a classification needs at least two classes, found {list(names)}")
+    if len(names) < (1 if kind == "multi-label" else 2):
+        raise ValueError(f"a {kind} needs at least two classes, found {list(names)}")
     if len(names) > MOST_CLASSES:
         raise ValueError(f"{len(names)} different labels are too many for classes; is this the label column?")
-    return LabelReader(kind, names, {value: names.index(name) for value, name in values.items()})
+    return LabelReader(kind, names, {value: names.index(name) for value, name in values.items()}, separator=separator)
 
 
-def _guess_kind(found: Iterable[str]) -> Kind:
-    words = sorted({label for label in found if label})
-    numbers = {word: as_number(word) for word in words}
+def _guess_kind(found: set[str], labels: list[str] | dict[str, str] | None, range: tuple[float, float] | None) -> Kind:
+    if range is not None:
+        return "regression"
+    if any(BETWEEN in label or label == NONE for label in found):
+        return "multi-label"
+    if labels is not None:
+        return "classification"
+    numbers = {word: as_number(word) for word in sorted(found)}
     fraction = next((word for word, number in numbers.items() if number is not None and not number.is_integer()), None)
     other = next((word for word, number in numbers.items() if number is None), None)
     if fraction and other:

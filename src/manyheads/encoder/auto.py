@@ -8,6 +8,7 @@ regulariser that perturbs embeddings does so before them.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ class AutoEncoder(Encoder):
         super().__init__()
         self.model = model
         self.width = int(model.config.hidden_size)
+        self.depth = int(model.config.num_hidden_layers)
         positions = int(getattr(model.config, "max_position_embeddings", LONGEST) or LONGEST)
         # RoBERTa numbers positions from padding_idx + 1, so that many of its rows are never used
-        reserved = (model.config.pad_token_id or 0) + 1 if model.config.model_type in _OFFSET_POSITIONS else 0
+        reserved = (model.config.pad_token_id or 0) + 1 if model.config.model_type in OFFSET_POSITIONS else 0
         self.max_length = min(positions - reserved, LONGEST)
         # past nn.Module's registration: the layers already belong to `model`, and would be saved twice
         object.__setattr__(self, "layers", _find_layers(model))
@@ -42,7 +44,7 @@ class AutoEncoder(Encoder):
     def embed(self, tokens: PackedTokens) -> Tensor:
         return self.model.get_input_embeddings()(tokens.ids)
 
-    def encode(self, embedded: Tensor, tokens: PackedTokens) -> Tensor:
+    def states(self, embedded: Tensor, tokens: PackedTokens, layers: Set[int]) -> dict[int, Tensor]:
         longest = int(tokens.lengths.max())
         real = torch.arange(longest, device=embedded.device) < tokens.lengths[:, None]  # [sequences, longest]
         rows = (tokens.starts[:, None] + torch.arange(longest, device=embedded.device))[real]
@@ -51,15 +53,22 @@ class AutoEncoder(Encoder):
         if self._takes_segments and self._segments > 1:
             options["token_type_ids"] = torch.zeros(real.shape, dtype=torch.long, device=embedded.device)
             options["token_type_ids"][real] = tokens.segments[rows]
-        states = self.model(inputs_embeds=padded, attention_mask=real.long(), **options).last_hidden_state
-        packed = states[real][torch.argsort(rows)]  # padded batches are in the given order, packed rows are not
-        return packed if tokens.kept is None else packed[tokens.kept]
+        inner = layers != {self.depth}
+        output = self.model(inputs_embeds=padded, attention_mask=real.long(), output_hidden_states=inner, **options)
+        order = torch.argsort(rows)  # padded batches are in the given order, packed rows are not
+        found = {}
+        for layer in layers:
+            # the last of `hidden_states` lacks the final norm that some models have
+            states = output.last_hidden_state if layer == self.depth else output.hidden_states[layer]
+            packed = states[real][order]
+            found[layer] = packed if tokens.kept is None else packed[tokens.kept]
+        return found
 
     def save(self, folder: Path) -> None:
         self.model.save_pretrained(folder)
 
 
-_OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
+OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
 
 
 def _find_layers(model: nn.Module) -> nn.ModuleList:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -13,17 +14,30 @@ class Encoder(nn.Module):
     """Packed tokens → hidden states, in two visible steps so that a regulariser can perturb between them."""
 
     width: int  # of a hidden state
+    depth: int  # number of layers
     max_length: int  # longest sequence it can take
     layers: nn.ModuleList  # in order, for freezing and layer-wise rates
     pooler: nn.Module | None  # the encoder's own dense + tanh on the first token, where it has one
+
+    @property
+    def draws_dropout(self) -> bool:
+        """Whether the same input may now give other states a second time."""
+        return self.training
 
     def embed(self, tokens: PackedTokens) -> Tensor:
         """Token embeddings [tokens, width]."""
         raise NotImplementedError
 
-    def encode(self, embedded: Tensor, tokens: PackedTokens) -> Tensor:
-        """Last layer's states [kept rows, width], laid out as `tokens.kept_starts` says."""
+    def states(self, embedded: Tensor, tokens: PackedTokens, layers: Set[int]) -> dict[int, Tensor]:
+        """The states of some layers (0: the embeddings), [kept rows, width] each, as `tokens.kept_starts` says.
+
+        Layers above the highest wanted one are not run.
+        """
         raise NotImplementedError
+
+    def encode(self, embedded: Tensor, tokens: PackedTokens) -> Tensor:
+        """The last layer's states."""
+        return self.states(embedded, tokens, {self.depth})[self.depth]
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors as transformers' AutoModel reads them."""

@@ -11,6 +11,7 @@ those rows are computed that pooling asks for (`tokens.kept`): keys and values n
 from __future__ import annotations
 
 import json
+from collections.abc import Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,7 @@ class Bert(Encoder):
         super().__init__()
         self.config = config
         self.width = config.hidden_size
+        self.depth = config.num_hidden_layers
         self.max_length = config.max_position_embeddings
         self.word = nn.Embedding(config.vocab_size, self.width)
         self.position = nn.Embedding(config.max_position_embeddings, self.width)
@@ -104,11 +106,20 @@ class Bert(Encoder):
         summed = self.word(tokens.ids) + self.position(tokens.positions) + self.segment(tokens.segments)
         return self.dropout(self.norm(summed))
 
-    def encode(self, embedded: Tensor, tokens: PackedTokens) -> Tensor:
-        x = embedded
-        for layer in self.layers[:-1]:
-            x = layer(x, tokens)
-        return self.layers[-1](x, tokens, tokens.kept)
+    def states(self, embedded: Tensor, tokens: PackedTokens, layers: Set[int]) -> dict[int, Tensor]:
+        found: dict[int, Tensor] = {}
+        x, top = embedded, max(layers)
+        for number in range(top):
+            if number in layers:
+                found[number] = x if tokens.kept is None else x[tokens.kept]
+            x = self.layers[number](x, tokens, tokens.kept if number + 1 == top else None)
+        found[top] = x if top or tokens.kept is None else x[tokens.kept]
+        return found
+
+    @property
+    def draws_dropout(self) -> bool:
+        config = self.config
+        return self.training and max(config.hidden_dropout_prob, config.attention_probs_dropout_prob) > 0
 
     def save(self, folder: Path) -> None:
         from safetensors.torch import save_file

@@ -17,8 +17,9 @@ class BiConcat(PairOfInputs):
     Relations: `bi-siamese` adds |u − v|, `bi-cosine-feature` their cosine; `cross` lets the sentences see each other.
     """
 
-    def features(self, width: int) -> int:
-        return 2 * width
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.features = 2 * width
 
     def forward(self, pooled: Tensor) -> Tensor:
         u, v = pooled[0::2], pooled[1::2]

@@ -14,10 +14,12 @@ class BiCosineFeature(PairOfInputs):
     """[u; v; cos(u, v)]: as bi-concat, with the cosine of the two as one more feature.
 
     u, v: pooled vectors of the two sentences.
+    Relations: `bi-cosine` predicts by the cosine alone, with no head.
     """
 
-    def features(self, width: int) -> int:
-        return 2 * width + 1
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.features = 2 * width + 1
 
     def forward(self, pooled: Tensor) -> Tensor:
         u, v = pooled[0::2], pooled[1::2]

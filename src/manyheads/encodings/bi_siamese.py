@@ -14,10 +14,12 @@ class BiSiamese(PairOfInputs):
     """[u; v; |u − v|]: as bi-concat, with the elementwise distance as a third part.
 
     u, v: pooled vectors of the two sentences.
+    Relations: `bi-shared` adds the cosine and a layer that several tasks share.
     """
 
-    def features(self, width: int) -> int:
-        return 3 * width
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.features = 3 * width
 
     def forward(self, pooled: Tensor) -> Tensor:
         u, v = pooled[0::2], pooled[1::2]

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from torch import Tensor
 
 from manyheads.encodings.base import Encoding, Ids
 from manyheads.registry import register
 from manyheads.tokens import Frame, truncate_pair
-
-if TYPE_CHECKING:
-    from manyheads.tasks import Task
 
 
 @register("encodings", "cross", paper="A, B, E")
@@ -21,14 +16,16 @@ class Cross(Encoding):
 
     `segments`: tell the two sentences apart by segment id (paper B's future work).
     An over-long pair is cut at the end of its longer sentence first.
+    Relations: `cross-nosep` leaves out the middle [SEP]; the `bi-` encodings read each sentence on its own, so that
+    its vector can be kept and compared with many others.
     """
 
-    def __init__(self, *, segments: bool = True) -> None:
-        super().__init__()
-        self.segments = segments
+    texts = 2
 
-    def unfit(self, task: Task) -> str | None:
-        return None if task.pair else "'cross' takes two text columns, this task has one; use 'single'."
+    def __init__(self, width: int, *, segments: bool = True) -> None:
+        super().__init__()
+        self.features = width
+        self.segments = segments
 
     def inputs(self, texts: tuple[Ids, ...], frame: Frame, max_length: int) -> list[tuple[Ids, Ids]]:
         first, second = truncate_pair(len(texts[0]), len(texts[1]), max_length - frame.around_two)
@@ -40,9 +37,6 @@ class Cross(Encoding):
 
     def untruncated_length(self, lengths: tuple[np.ndarray, ...], frame: Frame) -> np.ndarray:
         return lengths[0] + lengths[1] + frame.around_two
-
-    def features(self, width: int) -> int:
-        return width
 
     def forward(self, pooled: Tensor) -> Tensor:
         return pooled

@@ -16,8 +16,8 @@ class HeadPooler(Pooling):
 
     keep = "first"
 
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__()
+    def __init__(self, encoder: Encoder, *, layer: int = -1) -> None:
+        super().__init__(encoder, layer=layer)
         self.dense = nn.Linear(encoder.width, encoder.width)
         nn.init.normal_(self.dense.weight, std=0.02)
         nn.init.zeros_(self.dense.bias)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from manyheads.encoder import Encoder
 from manyheads.encodings.base import Pooling
 from manyheads.registry import register
 
@@ -15,8 +14,5 @@ class LastToken(Pooling):
 
     keep = "last"
 
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__()
-
     def forward(self, states: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
-        return states[starts]  # of each input only the last token was kept
+        return states[starts + lengths - 1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from manyheads.encoder import Encoder
 from manyheads.encodings.base import Pooling, token_rows
 from manyheads.registry import register
 
@@ -14,9 +13,6 @@ class Mean(Pooling):
     """Σ_t h_t / n over an input's tokens, special ones included; there is no padding to leave out."""
 
     keep = "all"
-
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__()
 
     def forward(self, states: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
         rows, inputs = token_rows(starts, lengths)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from torch import Tensor
 from torch.nn import functional as F
@@ -11,17 +9,13 @@ from torch.nn import functional as F
 from manyheads.encodings.base import Encoding, Ids
 from manyheads.tokens import Frame
 
-if TYPE_CHECKING:
-    from manyheads.tasks import Task
-
 SMALLEST_NORM = 1e-8  # guards the division where a vector is zero
 
 
 class PairOfInputs(Encoding):
     """[CLS] s1 [SEP] and [CLS] s2 [SEP], each cut to the encoder's length on its own."""
 
-    def unfit(self, task: Task) -> str | None:
-        return None if task.pair else "a bi-encoder takes two text columns, this task has one; use 'single'."
+    texts = 2
 
     def inputs(self, texts: tuple[Ids, ...], frame: Frame, max_length: int) -> list[tuple[Ids, Ids]]:
         found = [np.concatenate([frame.start, text[: max_length - frame.around_one], frame.end]) for text in texts]

@@ -16,8 +16,8 @@ class SharedPooler(Pooling):
 
     keep = "first"
 
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__()
+    def __init__(self, encoder: Encoder, *, layer: int = -1) -> None:
+        super().__init__(encoder, layer=layer)
         if encoder.pooler is None:
             raise ValueError("'shared-pooler' needs an encoder that has a pooler; use 'head-pooler' with this one")
         encoder.pooler.requires_grad_(True)

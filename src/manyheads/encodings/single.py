@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from torch import Tensor
 
@@ -11,16 +9,16 @@ from manyheads.encodings.base import Encoding, Ids
 from manyheads.registry import register
 from manyheads.tokens import Frame
 
-if TYPE_CHECKING:
-    from manyheads.tasks import Task
-
 
 @register("encodings", "single", paper="all")
 class Single(Encoding):
     """[CLS] sentence [SEP]: for tasks with one text column."""
 
-    def unfit(self, task: Task) -> str | None:
-        return "'single' takes one text column, this task has two; use 'cross'." if task.pair else None
+    texts = 1
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.features = width
 
     def inputs(self, texts: tuple[Ids, ...], frame: Frame, max_length: int) -> list[tuple[Ids, Ids]]:
         ids = np.concatenate([frame.start, texts[0][: max_length - frame.around_one], frame.end])
@@ -28,9 +26,6 @@ class Single(Encoding):
 
     def untruncated_length(self, lengths: tuple[np.ndarray, ...], frame: Frame) -> np.ndarray:
         return lengths[0] + frame.around_one
-
-    def features(self, width: int) -> int:
-        return width
 
     def forward(self, pooled: Tensor) -> Tensor:
         return pooled

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.encoder.dropout import Dropout
+from manyheads.heads.base import Head
 from manyheads.registry import register
 
 
 @register("heads", "hidden", paper="A")
-class Hidden(nn.Module):
+class Hidden(Head):
     """W₂·drop(relu(W₁·drop(x) + b₁)) + b₂ with `units` hidden units (paper A tries 10 to 120, best 120)."""
 
     def __init__(self, features: int, outputs: int, *, units: int = 120, dropout: float = 0.1) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from manyheads.encoder.dropout import Dropout
+from manyheads.heads.base import Head
 from manyheads.registry import register
 
 
 @register("heads", "linear", paper="all")
-class Linear(nn.Module):
+class Linear(Head):
     """W·drop(x) + b."""
 
     def __init__(self, features: int, outputs: int, *, dropout: float = 0.1) -> None:

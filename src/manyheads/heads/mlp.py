@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.encoder.dropout import Dropout
+from manyheads.heads.base import Head
 from manyheads.registry import register
 
 
 @register("heads", "mlp", paper="D")
-class Mlp(nn.Module):
+class Mlp(Head):
     """`layers` times x ← drop(relu(W·x + b)) with `units` each, then a linear layer.
 
     Relations: `hidden` is this with one layer; `linear` with none.

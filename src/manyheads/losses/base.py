@@ -1,25 +1,46 @@
-"""What a loss must offer. It sees tensors only, never the model."""
+"""What a loss must offer. It sees tensors and what the task is, never the model."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import torch
 from torch import Tensor
+
+from manyheads.data.labels import Kind
 
 if TYPE_CHECKING:
     from manyheads.tasks import Task
 
+Weights = Literal["balanced"] | list[float] | dict[str, float]
+
 
 class Loss:
-    """(outputs, labels) → one value per example; and how outputs are read as a prediction."""
+    """(outputs, labels) → one value per example; and how outputs are read as a prediction. Built with its task.
 
-    def unfit(self, task: Task) -> str | None:
+    Outputs are one per class, or one number. A regression's outputs and labels are on the task's `scale`.
+    """
+
+    kinds: tuple[Kind, ...]  # of the tasks that it can serve
+    whole_batch = False  # whether an example's value depends on the others of its batch
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    @classmethod
+    def unfit(cls, task: Task) -> str | None:
         """Why this loss cannot serve the task, or None."""
-        raise NotImplementedError
+        if task.kind in cls.kinds:
+            return None
+        needs = "numbers" if cls.kinds == ("regression",) else "classes"
+        if task.kind == "multi-label":
+            needs = "numbers" if needs == "numbers" else "exactly one right class"
+        return f"'{task.loss.name}' needs {needs}, this task is a {task.kind}."
 
-    def outputs(self, classes: int) -> int:
-        """How many outputs the head gives; `classes` is 0 for regression."""
-        raise NotImplementedError
+    @property
+    def outputs(self) -> int:
+        """How many outputs the head gives."""
+        return 1 if self.task.kind == "regression" else len(self.task.labels.names)
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Outputs [examples, outputs], labels [examples] → loss [examples]."""
@@ -27,4 +48,29 @@ class Loss:
 
     def predict(self, outputs: Tensor) -> Tensor:
         """Class probabilities [examples, classes], or a regression's values [examples]."""
-        raise NotImplementedError
+        return outputs[:, 0] if self.task.kind == "regression" else torch.softmax(outputs, dim=-1)
+
+
+def weigh_classes(task: Task, given: Weights | None) -> Tensor | None:
+    """One weight per class: as given, or 'balanced': N/(C·n_c) for n_c of the N train rows in class c of C.
+
+    For multi-label tasks, where a class is weighed against its own absence, 'balanced' is (N − n_c)/n_c.
+    """
+    names = task.labels.names
+    if given is None:
+        return None
+    if given == "balanced":
+        if not all(task.counts):
+            raise ValueError(f"'class_weights: balanced' needs train rows of class '{names[task.counts.index(0)]}'")
+        counts = torch.tensor(task.counts, dtype=torch.float32)
+        return (task.rows - counts) / counts if task.kind == "multi-label" else task.rows / (len(names) * counts)
+    if isinstance(given, dict):
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise ValueError(f"'class_weights': no class '{unknown[0]}'. Known: {', '.join(names)}")
+        given = [given.get(name, 1.0) for name in names]
+    if len(given) != len(names):
+        raise ValueError(f"'class_weights' has {len(given)} weights for {len(names)} classes")
+    if min(given) < 0 or max(given) == 0:
+        raise ValueError("'class_weights' are positive numbers")
+    return torch.tensor(given)

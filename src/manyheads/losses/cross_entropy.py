@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyheads.losses.base import Loss
+from manyheads.data.labels import CLASSES
+from manyheads.losses.base import Loss, Weights, weigh_classes
 from manyheads.registry import register
 
 if TYPE_CHECKING:
@@ -17,20 +17,25 @@ if TYPE_CHECKING:
 
 @register("losses", "cross-entropy", paper="all")
 class CrossEntropy(Loss):
-    """−log softmax(x)_y: one output per class, exactly one class is right.
+    """w_y·[−(1 − ε)·log p_y − ε/C·Σ_c log p_c], plainly −log p_y: one output per class, exactly one is right.
 
-    x: outputs [examples, classes]; y: class indices [examples].
-    Relations: with two classes `binary-cross-entropy` does the same with one output.
+    p = softmax(x), x: outputs [examples, classes]; y: class indices [examples]; C: number of classes.
+    ε (`label_smoothing`): how much of the target is spread over all classes; 0 by default.
+    w (`class_weights`): 'balanced' gives N/(C·n_c), so that every class weighs the same in all; or a list in the
+    order of the classes, or a map from class names; 1 by default.
+    Relations: with two classes `binary-cross-entropy` does the same with one output; `ordinal-log-loss` knows that
+    classes are in order; `dual-cross-entropy` pushes each wrong class down on its own.
     """
 
-    def unfit(self, task: Task) -> str | None:
-        return None if task.kind == "classification" else "'cross-entropy' needs classes, this task is a regression."
+    kinds = CLASSES
 
-    def outputs(self, classes: int) -> int:
-        return classes
+    def __init__(self, task: Task, *, label_smoothing: float = 0.0, class_weights: Weights | None = None) -> None:
+        super().__init__(task)
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"'label_smoothing' is from 0 to 1, found {label_smoothing}")
+        self.label_smoothing = label_smoothing
+        self.weights = weigh_classes(task, class_weights)
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        return F.cross_entropy(outputs, labels, reduction="none")
-
-    def predict(self, outputs: Tensor) -> Tensor:
-        return torch.softmax(outputs, dim=-1)
+        values = F.cross_entropy(outputs, labels, reduction="none", label_smoothing=self.label_smoothing)
+        return values if self.weights is None else values * self.weights.to(values)[labels]

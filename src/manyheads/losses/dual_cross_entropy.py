@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from manyheads.data.labels import CLASSES
 from manyheads.losses.base import Loss
 from manyheads.registry import register
-
-if TYPE_CHECKING:
-    from manyheads.tasks import Task
 
 
 @register("losses", "dual-cross-entropy", paper="E")
@@ -25,13 +21,7 @@ class DualCrossEntropy(Loss):
     probabilities are σ(x_c) / Σ σ(x).
     """
 
-    def unfit(self, task: Task) -> str | None:
-        return (
-            None if task.kind == "classification" else "'dual-cross-entropy' needs classes, this task is a regression."
-        )
-
-    def outputs(self, classes: int) -> int:
-        return classes
+    kinds = CLASSES
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         right = F.one_hot(labels, outputs.shape[1]).to(outputs.dtype)

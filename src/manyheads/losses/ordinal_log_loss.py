@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from manyheads.data.labels import CLASSES
 from manyheads.losses.base import Loss
 from manyheads.registry import register
 
@@ -23,14 +24,11 @@ class OrdinalLogLoss(Loss):
     Relations: `cross-entropy` treats all wrong classes alike; with two classes and any α this loss equals it.
     """
 
-    def __init__(self, *, alpha: float = 1.5) -> None:
+    kinds = CLASSES
+
+    def __init__(self, task: Task, *, alpha: float = 1.5) -> None:
+        super().__init__(task)
         self.alpha = alpha
-
-    def unfit(self, task: Task) -> str | None:
-        return None if task.kind == "classification" else "'ordinal-log-loss' needs classes, this task is a regression."
-
-    def outputs(self, classes: int) -> int:
-        return classes
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         classes = torch.arange(outputs.shape[1], device=outputs.device)
@@ -39,6 +37,3 @@ class OrdinalLogLoss(Loss):
         others = outputs[:, None, :].masked_fill(same, float("-inf")).logsumexp(dim=-1)
         distance = (labels[:, None] - classes).abs().to(outputs.dtype)
         return -((others - outputs.logsumexp(dim=-1, keepdim=True)) * distance**self.alpha).sum(dim=-1)
-
-    def predict(self, outputs: Tensor) -> Tensor:
-        return torch.softmax(outputs, dim=-1)

@@ -19,7 +19,8 @@ class Batch:
 
 
 class Sampler(Protocol):
-    """(sizes, batch sizes, seed) → the round at any index. Pure: resuming is starting at that index."""
+    """(sizes, batch sizes, seed, names of rows that tasks share) → the round at any index. Pure: resuming is starting
+    there."""
 
     def rounds(self, epoch: int) -> int:
         """How many rounds an epoch has."""
@@ -31,10 +32,14 @@ class Sampler(Protocol):
 
 
 class Passes:
-    """One task's endless batches: pass after pass over its examples, each in a fresh random order."""
+    """One task's endless batches: pass after pass over its examples, each in a fresh random order.
 
-    def __init__(self, task: str, size: int, batch_size: int, seed: int) -> None:
+    `rows` names the rows that it draws from: tasks that read the same rows draw them in the same order.
+    """
+
+    def __init__(self, task: str, size: int, batch_size: int, seed: int, rows: str | None = None) -> None:
         self.task, self.size, self.batch_size, self.seed = task, size, batch_size, seed
+        self.rows = rows or task
         self.batches = -(-size // batch_size)  # per pass; the last may be short
         self._pass = -1
         self._order = np.empty(0, dtype=np.int64)
@@ -42,6 +47,6 @@ class Passes:
     def batch(self, index: int) -> Batch:
         number, place = divmod(index, self.batches)
         if number != self._pass:
-            self._order = generator(self.seed, "order", self.task, number).permutation(self.size)
+            self._order = generator(self.seed, "order", self.rows, number).permutation(self.size)
             self._pass = number
         return Batch(self.task, self._order[place * self.batch_size : (place + 1) * self.batch_size])

@@ -15,9 +15,16 @@ class BatchRoundRobin:
     """
 
     def __init__(
-        self, sizes: dict[str, int], batch_sizes: dict[str, int], seed: int, *, until: str = "largest"
+        self,
+        sizes: dict[str, int],
+        batch_sizes: dict[str, int],
+        seed: int,
+        rows: dict[str, str | None] | None = None,
+        *,
+        until: str = "largest",
     ) -> None:
-        self.passes = [Passes(task, size, batch_sizes[task], seed) for task, size in sizes.items()]
+        shared = rows or {}
+        self.passes = [Passes(task, size, batch_sizes[task], seed, shared.get(task)) for task, size in sizes.items()]
         batches = {one.task: one.batches for one in self.passes}
         ends = {**batches, "largest": max(batches.values()), "smallest": min(batches.values())}
         if until not in ends:

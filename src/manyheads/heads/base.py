@@ -1,0 +1,23 @@
+"""What a head must offer. Any module with this constructor will do; the class adds what a head may say of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from manyheads.recipe import Choice
+
+
+class Head(nn.Module):
+    """Features [examples, features] → outputs [examples, outputs]. Built with these two numbers."""
+
+    reads_similarity = False  # whether it takes a similarity, which is a prediction already, instead of features
+
+    @classmethod
+    def pooling(cls, options: dict[str, Any]) -> Choice | None:
+        """The pooling that the head brings with it, where it reads token states itself."""
+        return None
+
+    def forward(self, features: Tensor) -> Tensor:
+        raise NotImplementedError

@@ -1,0 +1,303 @@
+"""A recipe's tasks with their data: read, checked, completed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from manyheads import metrics, registry
+from manyheads.data.examples import Columns, Examples, label_rows, read_rows, recognise_columns
+from manyheads.data.labels import LabelReader, infer_reader
+from manyheads.data.readers import find_file, read_chunks, source_name
+from manyheads.errors import UserError
+from manyheads.recipe import Choice, Recipe, Source, TaskSettings
+from manyheads.seeding import generator
+from manyheads.tasks import PARTS, Task, unfit_parts
+
+MUCH = 10  # a class with so many times the rows of another is worth a word
+
+
+@dataclass
+class TaskData:
+    """A task and its splits."""
+
+    task: Task
+    train: Examples
+    dev: Examples
+    test: Examples | None
+    rows: str | None  # the name of its rows, where other tasks read the same ones
+    notes: list[str]  # what the user should know of the data, one sentence each
+
+
+def load_tasks(recipe: Recipe) -> dict[str, TaskData]:
+    """Read and check the data of every task of a recipe. All missing files are reported at once."""
+    check_files(recipe)
+    rows = same_rows(recipe)
+    loaded: dict[str, TaskData] = {}
+    for name in sorted(recipe.tasks, key=lambda name: recipe.tasks[name].head_of is not None):  # owners of heads first
+        settings = recipe.tasks[name]
+        owner = loaded[settings.head_of].task if settings.head_of else None
+        loaded[name] = _load_task(recipe, name, settings, rows.get(name), owner)
+    return {name: loaded[name] for name in recipe.tasks}
+
+
+def read_unlabelled(
+    task: Task, sources: list[Source], root: Path, split: str, place: str, skip_bad: bool | None = None
+) -> Examples:
+    """The texts of a split in file order; its labels, if it has any, are not read."""
+    columns = Columns(task.columns.text, None, task.columns.id)
+    return label_rows(read_rows(sources, root, split, columns, place), None, skip_bad, place)
+
+
+def same_rows(recipe: Recipe) -> dict[str, str]:
+    """Tasks that read the same columns of the same train files, by the name of these rows: 'stars+polarity'."""
+    if not recipe.data.together:
+        return {}
+    readers: dict[tuple[str, ...], list[str]] = {}
+    for name, settings in recipe.tasks.items():
+        files = [source.model_dump_json() for source in settings.train]
+        readers.setdefault((*files, str(settings.text), str(settings.id)), []).append(name)
+    return {name: "+".join(names) for names in readers.values() if len(names) > 1 for name in names}
+
+
+def check_files(recipe: Recipe) -> None:
+    missing = [
+        f"{recipe.place('tasks', name, split, index)}: no file '{source.file}' in {recipe.data.root}."
+        for name, settings in recipe.tasks.items()
+        for split in ("train", "dev", "test")
+        for index, source in enumerate(getattr(settings, split) or [])
+        if _absent(source, recipe) and not source.optional
+    ]
+    if missing:
+        raise UserError("\n".join(missing) + "\nFile names are relative to the recipe's folder, or to data.root.")
+
+
+def _absent(source: Source, recipe: Recipe) -> bool:
+    return source.file is not None and find_file(source, Path(recipe.data.root or ".")) is None
+
+
+def _load_task(recipe: Recipe, name: str, settings: TaskSettings, rows: str | None, owner: Task | None) -> TaskData:
+    root = Path(recipe.data.root or ".")
+    skip_bad = (settings.bad_rows or recipe.data.bad_rows) == "skip"
+    notes: list[str] = []
+    sources = {split: present_sources(recipe, name, split, notes) for split in ("train", "dev", "test")}
+    if not sources["train"]:
+        raise UserError(f"{recipe.place('tasks', name, 'train')}: none of its optional files is there.")
+    columns = choose_columns(settings, sources["train"][0], root)
+
+    def labelled(split: str, reader: LabelReader) -> Examples:
+        place = recipe.place("tasks", name, split)
+        raw = train_rows if split == "train" else read_rows(sources[split], root, split, columns, place)
+        found = label_rows(raw, reader, skip_bad, place, blanks=rows is not None)
+        blank = len(found) - int(found.labelled.sum())
+        if blank:
+            notes.append(f"{name}: {blank:,} of {len(found):,} {split} rows have no label for it")
+        notes.extend(_skipped(name, split, found))
+        return found
+
+    train_rows = read_rows(sources["train"], root, "train", columns, recipe.place("tasks", name, "train"))
+    try:
+        reader = choose_reader(settings, columns, train_rows.labels)
+    except ValueError as fault:
+        label_rows(train_rows, None, skip_bad, recipe.place("tasks", name, "train"))  # bad rows, if any, are the reason
+        raise UserError(f"{recipe.place('tasks', name)}: {fault}.") from None
+    train = labelled("train", reader)
+    if sources["dev"]:
+        dev = labelled("dev", reader)
+    else:
+        train, dev = _hold_out(train, recipe, name, rows or name)
+        notes.append(f"{name}: no dev data; {len(dev):,} rows of train are held out as dev")
+    task = _complete(recipe, name, settings, columns, reader, train, owner)
+    notes += _imbalance(task)
+    test = None
+    if sources["test"]:
+        test = read_unlabelled(task, sources["test"], root, "test", recipe.place("tasks", name, "test"), skip_bad)
+        notes += _skipped(name, "test", test)
+    return TaskData(task, train, dev, test, rows, notes)
+
+
+def present_sources(recipe: Recipe, name: str, split: str, notes: list[str]) -> list[Source]:
+    """A split's sources without the optional files that are not there; each of those gets a note."""
+    sources: list[Source] = getattr(recipe.tasks[name], split) or []
+    missing = [source for source in sources if _absent(source, recipe)]
+    notes += [f"{name}: optional {split} file '{source.file}' is not there and left out" for source in missing]
+    return [source for source in sources if source not in missing]
+
+
+def _skipped(name: str, split: str, examples: Examples) -> list[str]:
+    rows = "1 bad row" if examples.skipped == 1 else f"{examples.skipped:,} bad rows"
+    return [f"{name}: {rows} of {split} skipped (bad_rows: skip)"] if examples.skipped else []
+
+
+def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Columns:
+    """The columns that the recipe names, completed by those that are recognised in the file."""
+    label = tuple(settings.label) if isinstance(settings.label, list) else settings.label
+    if settings.text and label:
+        return Columns(tuple(settings.text), label, settings.id)
+    names = next(read_chunks(source, root, "train")).columns
+    found = recognise_columns(source_name(source, "train"), names, settings.text, label)
+    return Columns(found.text, found.label, settings.id)
+
+
+def choose_reader(settings: TaskSettings, columns: Columns, found: list[str]) -> LabelReader:
+    """How labels are read: as the recipe says, else as train's labels look. A ValueError says what does not fit."""
+    if isinstance(columns.label, tuple):  # a column per class
+        if settings.labels is not None or settings.kind not in (None, "multi-label"):
+            raise ValueError("several label columns make a multi-label task whose classes are the columns")
+        return infer_reader(found, "multi-label", list(columns.label), settings.range, settings.separator)
+    return infer_reader(found, settings.kind, settings.labels, settings.range, settings.separator)
+
+
+def _hold_out(examples: Examples, recipe: Recipe, name: str, rows: str) -> tuple[Examples, Examples]:
+    """Tasks that read the same rows hold out the same ones: none trains on what another is measured on."""
+    if len(examples) < 2:
+        raise UserError(
+            f"{recipe.place('tasks', name, 'train')}: one row is too few to hold out a dev set; name `dev`."
+        )
+    order = generator(recipe.seed, "dev", rows).permutation(len(examples))
+    count = min(len(examples) - 1, max(1, round(len(examples) * recipe.data.dev_share)))
+    train, dev = examples.take(np.sort(order[count:])), examples.take(np.sort(order[:count]))
+    if not train.labelled.any() or not dev.labelled.any():
+        raise UserError(
+            f"{recipe.place('tasks', name, 'train')}: too few labelled rows to hold out a dev set; name `dev`."
+        )
+    return train, dev
+
+
+# --- what the recipe left open ---------------------------------------------------------------------------------
+
+
+def _complete(
+    recipe: Recipe,
+    name: str,
+    settings: TaskSettings,
+    columns: Columns,
+    reader: LabelReader,
+    train: Examples,
+    owner: Task | None,
+) -> Task:
+    assert train.labels is not None
+    labels = train.labels[train.labelled]
+    bounds = None
+    counts: tuple[int, ...] = ()
+    if reader.kind == "regression":
+        bounds = reader.range or (float(labels.min()), float(labels.max()))
+        if bounds[0] == bounds[1]:
+            bounds = (bounds[0], bounds[0] + 1.0)
+    elif reader.kind == "multi-label":
+        counts = tuple(labels.sum(axis=0).tolist())
+    else:
+        counts = tuple(np.bincount(labels, minlength=len(reader.names)).tolist())
+    offset, unit = _scale(settings, labels, bounds)
+    parts = _default_parts(settings, len(columns.text) == 2, reader)
+    if owner is not None:
+        _check_shared(recipe, name, settings, reader, owner)
+        parts = {part: getattr(owner, part) for part in PARTS}
+        bounds, offset, unit = owner.bounds, owner.offset, owner.unit
+    task = Task(
+        name=name,
+        columns=columns,
+        labels=reader,
+        head_of=settings.head_of,
+        offset=offset,
+        unit=unit,
+        bounds=bounds,
+        rows=len(labels),
+        counts=counts,
+        metrics=tuple(settings.metrics or ()),
+        predictions=settings.predictions,
+        **parts,
+    )
+    faults = unfit_parts(task)
+    if not faults:
+        faults = _misbuilt(task) + _batch_faults(recipe, task)
+    if faults:
+        raise UserError("\n".join(f"{recipe.place('tasks', name, part)}: {reason}" for part, reason in faults))
+    return task if task.metrics else replace(task, metrics=metrics.default_metrics(task))
+
+
+def _default_parts(settings: TaskSettings, pair: bool, reader: LabelReader) -> dict[str, Choice]:
+    encoding = settings.encoding or Choice(name="cross" if pair else "single")
+    made_by = registry.find("encodings", encoding.name).factory
+    similarity = made_by.gives != "features"
+    head = settings.head or Choice(name="none" if similarity else "linear")
+    head_factory = registry.find("heads", head.name).factory
+    brought = head_factory.pooling(head.options) if hasattr(head_factory, "pooling") else None
+    if reader.kind == "regression":
+        loss = "mse"
+    else:
+        loss = "binary-cross-entropy" if reader.kind == "multi-label" or len(reader.names) == 2 else "cross-entropy"
+    return {
+        "encoding": encoding,
+        "pooling": settings.pooling or brought or Choice(name=made_by.pooling),
+        "head": head,
+        "output": settings.output or Choice(name="similarity" if similarity else "raw"),
+        "loss": settings.loss or Choice(name=loss),
+    }
+
+
+def _check_shared(recipe: Recipe, name: str, settings: TaskSettings, reader: LabelReader, owner: Task) -> None:
+    """A task that uses another's head has its parts and its classes."""
+    for part in PARTS:
+        given = getattr(settings, part)
+        if given is not None and given != getattr(owner, part):
+            place = recipe.place("tasks", name, part)
+            raise UserError(
+                f"{place}: this task uses the head of '{owner.name}', and with it its {part}; leave it out."
+            )
+    if (reader.kind, reader.names) != (owner.kind, owner.labels.names):
+        here, there = (", ".join(one.names) or "numbers" for one in (reader, owner.labels))
+        raise UserError(
+            f"{recipe.place('tasks', name, 'head_of')}: tasks that share a head have the same classes in one order; "
+            f"here {here}, in '{owner.name}' {there}. Name them alike with `labels`."
+        )
+
+
+def _misbuilt(task: Task) -> list[tuple[str, str]]:
+    """Options that a part refuses for this task."""
+    for part, family in (("loss", "losses"), ("output", "outputs")):
+        try:
+            getattr(task, part).build(family, task)
+        except ValueError as fault:
+            return [(part, f"{fault}.")]
+    return []
+
+
+def _batch_faults(recipe: Recipe, task: Task) -> list[tuple[str, str]]:
+    """A loss over the whole batch needs a batch, and one batch per step."""
+    if not registry.find("losses", task.loss.name).factory.whole_batch:
+        return []
+    faults = []
+    if (recipe.tasks[task.name].batch_size or recipe.training.batch_size) == 1:
+        faults.append(("loss", f"'{task.loss.name}' compares the examples of a batch, so a batch of one has no loss."))
+    if recipe.training.accumulate > 1:
+        reason = f"'{task.loss.name}' compares the examples of a batch, so it cannot be accumulated over batches"
+        faults.append(("loss", f"{reason}; set training.accumulate to 1 and a larger batch_size."))
+    return faults
+
+
+def _scale(settings: TaskSettings, labels: np.ndarray, bounds: tuple[float, float] | None) -> tuple[float, float]:
+    """(offset, unit) of a regression's labels. On the standard scale its loss starts at 1, of the size of the other
+    tasks' losses: raw scores of 0 to 5 would drown them."""
+    if bounds is None or settings.scale == "raw":
+        return 0.0, 1.0
+    if settings.scale == "unit":
+        return bounds[0], bounds[1] - bounds[0]
+    return float(labels.mean()), float(labels.std()) or 1.0
+
+
+def _imbalance(task: Task) -> list[str]:
+    """Rare classes are worth a word before training, not after."""
+    if not task.counts or max(task.counts) <= MUCH * min(task.counts):
+        return []
+    rare, common = (task.labels.names[task.counts.index(extreme(task.counts))] for extreme in (min, max))
+    weighable = "class_weights" in registry.find("losses", task.loss.name).options.model_fields
+    advice = (
+        f"; `loss: {{name: {task.loss.name}, class_weights: balanced}}` would weigh them alike" if weighable else ""
+    )
+    return [
+        f"{task.name}: class '{rare}' has {min(task.counts):,} of {task.rows:,} train rows, '{common}' has "
+        f"{max(task.counts):,}{advice}"
+    ]

@@ -1,0 +1,96 @@
+"""Tasks and models for tests, built part by part: whatever a test does not name is chosen to fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from manyheads.data.examples import Columns
+from manyheads.data.labels import LabelReader
+from manyheads.encoder import load_encoder
+from manyheads.encoder.bert import Bert, BertConfig, random_bert
+from manyheads.model import Inputs, ManyHeads
+from manyheads.recipe import Choice, EncoderSettings
+from manyheads.registry import find
+from manyheads.tasks import Task, unfit_parts
+from manyheads.tokens import TokenColumn, Tokenizer, tokenise_once
+
+CLASSES = LabelReader("classification", ("a", "b", "c"), {"a": 0, "b": 1, "c": 2})
+TWO = LabelReader("classification", ("no", "yes"), {"no": 0, "yes": 1})
+ORDINAL = LabelReader("ordinal", ("1", "2", "3"), {"1": 0, "2": 1, "3": 2})
+MULTI = LabelReader("multi-label", ("a", "b", "c"), {"a": 0, "b": 1, "c": 2}, separator="|")
+NUMBERS = LabelReader("regression", range=(0, 5))
+KINDS = (CLASSES, TWO, ORDINAL, MULTI, NUMBERS)
+PAIR, SINGLE = Columns(("sentence1", "sentence2"), "label", None), Columns(("text",), "label", None)
+SIDES = (["the film was dull", "a good book", "one dog runs"] * 2, ["not very good", "a cat sleeps", "red tea"] * 2)
+
+
+def choice(value: str | Choice) -> Choice:
+    return Choice(name=value) if isinstance(value, str) else value
+
+
+def a_task(**given: Any) -> Task:
+    """A task on pairs; parts by name or Choice. Parts not given are the defaults of the encoding and the labels."""
+    labels: LabelReader = given.pop("labels", CLASSES)
+    numbers = labels.kind == "regression"
+    encoding = choice(given.pop("encoding", "cross"))
+    factory = find("encodings", encoding.name).factory
+    similarity = factory.gives != "features"
+    head = choice(given.pop("head", "none" if similarity else Choice(name="linear", options={"dropout": 0.0})))
+    brought = find("heads", head.name).factory.pooling(head.options)
+    loss = "mse" if numbers else "cross-entropy"
+    if labels.kind == "multi-label" or len(labels.names) == 2:
+        loss = "binary-cross-entropy"
+    settings: dict[str, Any] = {
+        "name": "task",
+        "columns": SINGLE if factory.texts == 1 else PAIR,
+        "labels": labels,
+        "encoding": encoding,
+        "pooling": choice(given.pop("pooling", brought or factory.pooling)),
+        "head": head,
+        "output": choice(given.pop("output", "similarity" if similarity else "raw")),
+        "loss": choice(given.pop("loss", loss)),
+        "bounds": (0.0, 5.0) if numbers else None,
+        "offset": 2.5 if numbers else 0.0,
+        "unit": 1.6 if numbers else 1.0,
+        "rows": 6,
+        "counts": (2,) * len(labels.names),
+    }
+    return Task(**{**settings, **given})
+
+
+def fitting_task(**given: Any) -> Task | None:
+    """The same with the first kind of labels that all its parts can serve, if there is one."""
+    return next((task for task in (a_task(labels=one, **given) for one in KINDS) if not unfit_parts(task)), None)
+
+
+def labels_of(task: Task, rows: int = 6) -> torch.Tensor:
+    """Labels as a loss sees them."""
+    if task.kind == "regression":
+        return (torch.tensor([0.5, 2.5, 4.5] * 2)[:rows].double() - task.offset) / task.unit
+    wanted = torch.tensor([0, 1, 2] * 2)[:rows] % len(task.labels.names)
+    return torch.nn.functional.one_hot(wanted, len(task.labels.names)) if task.kind == "multi-label" else wanted
+
+
+def small_bert(width: int = 16) -> Bert:
+    return random_bert(BertConfig(20, width, 1, 2, 4, 16), seed=0)
+
+
+def toy_model(folder: Path, tasks: list[Task], **encoder: Any) -> ManyHeads:
+    """The toy encoder with these tasks, no dropout unless asked for."""
+    settings = EncoderSettings(name=str(folder), **{"dropout": 0.0, "attention_dropout": 0.0, **encoder})
+    made = {task.name: task for task in tasks}
+    return ManyHeads(load_encoder(settings).encoder, made, Tokenizer(folder), None, seed=0)
+
+
+def columns(model: ManyHeads, texts: int = 2) -> tuple[TokenColumn, ...]:
+    return tuple(tokenise_once(pa.chunked_array([side]), model.tokenizer) for side in SIDES[:texts])
+
+
+def toy_inputs(model: ManyHeads, task: str = "task") -> Inputs:
+    """Six examples of a task."""
+    tokens = columns(model, len(model.tasks[task].columns.text))
+    return [model.inputs(task, tokens, row) for row in range(6)]

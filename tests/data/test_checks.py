@@ -1,0 +1,310 @@
+"""`manyheads check`: each fault with its exact count and place, the command as a user runs it, the real files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command import check_refused, manyheads
+from manyheads import load_recipe
+from manyheads.data.checks import Finding, check_data
+
+MOODS = ["bad", "good"]
+
+
+def rows(start: int, count: int = 8) -> str:
+    return "".join(f"{i},the film number {i},{MOODS[i % 2]}\n" for i in range(start, start + count))
+
+
+def pairs(*lines: str) -> str:
+    return "sentence1,sentence2,label\n" + "".join(f"{line}\n" for line in lines)
+
+
+def write(folder: Path, encoder: Path, train: str, dev: str | None = None, **task: Any) -> dict[str, Any]:
+    """A recipe with one task over files of these contents."""
+    (folder / "train.csv").write_text(train)
+    settings: dict[str, Any] = {"train": "train.csv", **task}
+    if dev is not None:
+        (folder / "dev.csv").write_text(dev)
+        settings["dev"] = "dev.csv"
+    return {"encoder": str(encoder), "data": {"root": str(folder)}, "tasks": {"t": settings}}
+
+
+def check(recipe: dict[str, Any]) -> dict[tuple[str, str], Finding]:
+    """What is found, by split and kind; each kind once per split."""
+    found = check_data(load_recipe(recipe))
+    named = {(one.split, one.kind): one for one in found}
+    assert len(named) == len(found)
+    return named
+
+
+def only_notes_on_balance(found: dict[tuple[str, str], Finding]) -> bool:
+    return {kind for _, kind in found} == {"balance"} and {one.severity for one in found.values()} == {"note"}
+
+
+HEADER = "id,text,label\n"
+
+
+def test_clean_data_has_nothing_but_its_balance(tmp_path: Path, toy_encoder: Path) -> None:
+    found = check(write(tmp_path, toy_encoder, HEADER + rows(0), HEADER + rows(100)))
+    assert only_notes_on_balance(found)
+    assert found["train", "balance"].message == "Labels of train: bad 4 (50%), good 4 (50%)."
+
+
+@pytest.mark.parametrize(("bad_rows", "severity"), [("error", "error"), ("skip", "warning")])
+def test_bad_rows_by_reason(tmp_path: Path, toy_encoder: Path, bad_rows: str, severity: str) -> None:
+    dev = HEADER + rows(100) + "1,a,\n2,b,ugly\n3,,good\n4,d\n5,e,\n"
+    found = check(write(tmp_path, toy_encoder, HEADER + rows(0), dev, bad_rows=bad_rows))
+    expected = {
+        "no-label": (2, ("dev.csv:10: no label", "dev.csv:14: no label")),
+        "impossible-label": (1, ("dev.csv:11: label 'ugly' is not one of bad, good",)),
+        "empty-text": (1, ("dev.csv:12: empty text in column 'text'",)),
+        "malformed-row": (1, ("dev.csv:13: 2 cells where the header has 3",)),
+    }
+    for kind, (count, examples) in expected.items():
+        one = found["dev", kind]
+        assert (one.count, one.of, one.severity, one.examples) == (count, 13, severity, examples)
+    assert found["dev", "no-label"].message == "2 of 13 rows of dev have no label."
+    assert found["dev", "empty-text"].message == "1 of 13 rows of dev has an empty text."
+    assert found["dev", "balance"].count == 8, "only usable rows count"
+
+
+def test_a_split_without_usable_rows_is_an_error(tmp_path: Path, toy_encoder: Path) -> None:
+    found = check(write(tmp_path, toy_encoder, HEADER + rows(0), HEADER + "1,a,\n", bad_rows="skip"))
+    assert found["dev", "no-rows"].severity == "error"
+
+
+def test_files_that_cannot_be_read_do_not_stop_the_check(tmp_path: Path, toy_encoder: Path) -> None:
+    recipe = write(tmp_path, toy_encoder, HEADER + rows(0), 'id,text,label\n1,"open,good\n')
+    (tmp_path / "test.csv").write_text("id,words\n1,a\n")
+    recipe["tasks"]["t"]["test"] = "test.csv"
+    found = check(recipe)
+    assert found["dev", "unreadable"].severity == "error"
+    assert "dev.csv:2: not valid csv" in found["dev", "unreadable"].message
+    assert "no column 'text'" in found["test", "unreadable"].message
+    assert ("train", "balance") in found
+
+
+def test_labels_that_make_no_sense_are_one_error(tmp_path: Path, toy_encoder: Path) -> None:
+    found = check(write(tmp_path, toy_encoder, HEADER + "1,a,0.5\n2,b,good\n3,c,\n"))
+    assert found["train", "labels"].severity == "error"
+    assert found["train", "no-label"].examples == ("train.csv:4: no label",)
+
+
+def test_duplicates_and_conflicts_of_single_texts(tmp_path: Path, toy_encoder: Path) -> None:
+    extra = "90, same text ,good\n91,same text,good\n92,same text,bad\n93,Same text,bad\n"
+    found = check(write(tmp_path, toy_encoder, HEADER + rows(0) + extra))
+    one = found["train", "duplicates"]
+    assert (one.count, one.of) == (2, 12), "all but the first; case matters, surrounding spaces do not"
+    assert one.examples == (
+        "train.csv:10 and train.csv:11: «same text»",
+        "train.csv:10 and train.csv:12: «same text»",
+    )
+    one = found["train", "conflicts"]
+    assert (one.count, one.of, one.severity) == (1, 1, "warning")
+    assert one.examples == ("train.csv:10 (good) and train.csv:12 (bad): «same text»",)
+    assert found["train", "surrounding-spaces"].examples == ("train.csv:10: « same text »",)
+    assert ("train", "duplicates-swapped") not in found
+
+
+def test_pairs_are_also_compared_swapped(tmp_path: Path, toy_encoder: Path) -> None:
+    train = pairs("a,b,0", "a,b,0", "b,a,1", "c,d,1", "c,d,0", "e,e,1", "e,e,1", "f,g,0", "h,i,1")
+    dev = pairs("g,f,0", "h,i,0", "a,z,1", "y,x,1")
+    found = check(write(tmp_path, toy_encoder, train, dev))
+    expected = {
+        ("train", "duplicates"): (3, 9, "warning"),
+        ("train", "duplicates-swapped"): (1, 9, "note"),
+        ("train", "conflicts"): (1, 3, "warning"),
+        ("train", "conflicts-swapped"): (1, 3, "note"),
+        ("train/dev", "overlap"): (1, 9, "warning"),
+        ("train/dev", "overlap-conflicts"): (1, 9, "warning"),
+        ("train/dev", "overlap-swapped"): (1, 9, "note"),
+        ("train/dev", "shared-sentences"): (5, 8, "note"),
+    }
+    for key, numbers in expected.items():
+        assert (found[key].count, found[key].of, found[key].severity) == numbers, key
+    assert found["train", "conflicts-swapped"].examples == ("train.csv:2 (0) and train.csv:4 (1): «a» «b»",)
+    assert found["train/dev", "overlap"].examples == ("train.csv:10 and dev.csv:3: «h» «i»",)
+    assert found["train/dev", "overlap-swapped"].examples == ("train.csv:9 and dev.csv:2: «f» «g»",)
+
+
+def test_test_rows_are_compared_with_train_and_its_labels_are_not_read(tmp_path: Path, toy_encoder: Path) -> None:
+    recipe = write(tmp_path, toy_encoder, HEADER + rows(0))
+    (tmp_path / "test.csv").write_text("id,text,label\n1,the film number 3,nonsense\n")
+    recipe["tasks"]["t"]["test"] = "test.csv"
+    found = check(recipe)
+    assert found["train/test", "overlap"].examples == ("train.csv:5 and test.csv:2: «the film number 3»",)
+    assert not [kind for split, kind in found if split == "test"]
+
+
+def test_texts_that_another_task_trains_on(tmp_path: Path, toy_encoder: Path) -> None:
+    recipe = write(tmp_path, toy_encoder, HEADER + rows(0), HEADER + rows(100))
+    (tmp_path / "pairs.csv").write_text(pairs("x,the film number 101,0", "the film number 103,y,1", "p,q,1"))
+    recipe["tasks"]["other"] = {"train": "pairs.csv"}
+    found = [one for one in check_data(load_recipe(recipe)) if one.kind == "other-task"]
+    assert [(one.task, one.split, one.severity, one.count, one.of) for one in found] == [("t", "dev", "note", 2, 8)]
+    assert found[0].message == "2 of 8 different sentences of dev are in train of task 'other'."
+    assert found[0].examples[0] == "dev.csv:3 and pairs.csv:2: «the film number 101»"
+
+
+def test_odd_characters(tmp_path: Path, toy_encoder: Path) -> None:
+    extra = '90,"a """"b"""" c",good\n91,one "quoted" word,bad\n92,caf\ufffd,good\n93,bell\x07 rings,bad\n'
+    found = check(write(tmp_path, toy_encoder, HEADER + rows(0) + extra))
+    assert found["train", "doubled-quotes"].examples == ('train.csv:10: «a ""b"" c»',)
+    assert found["train", "replacement-character"].examples == ("train.csv:12: «caf\ufffd»",)
+    assert found["train", "control-character"].examples == (r"train.csv:13: «bell\x07 rings»",), "safe to print"
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("id,text,label", "one column fewer"),
+        (",id,text,label", None),
+        ('"",id,text,label', None),
+        ("\ufeff,id,text,label", None),
+        ("0,,text,label", "shifted: '0' stands before"),
+    ],
+)
+def test_headers(tmp_path: Path, toy_encoder: Path, header: str, words: str | None) -> None:
+    lines = "".join(f"{i},{line}\n" for i, line in enumerate(rows(0).splitlines()))
+    found = check(write(tmp_path, toy_encoder, f"{header}\n{lines}"))
+    assert (("train", "header") in found) == (words is not None)
+    if words:
+        assert words in found["train", "header"].message
+
+
+def test_truncation_counts_what_the_encoding_makes(tmp_path: Path, toy_encoder: Path) -> None:
+    long = " ".join(["good"] * 40)
+    train = pairs("a,b,0", f"{long},{long},1", "c,d,1", f"{long} film,a,0")
+    recipe = write(tmp_path, toy_encoder, train)
+    one = check(recipe)["train", "truncation"]
+    assert (one.count, one.of) == (1, 4)
+    assert one.message == "1 of 4 inputs of train is longer than 64 tokens and will be cut."
+    assert one.examples[0].startswith("train.csv:3: «good good")
+    recipe["tasks"]["t"]["encoding"] = "bi-concat"
+    assert ("train", "truncation") not in check(recipe)
+    recipe["encoder"] = {"name": str(toy_encoder), "max_length": 42}
+    assert check(recipe)["train", "truncation"].examples[0].startswith("train.csv:5:")
+
+
+def test_without_an_encoder_the_rest_is_checked(tmp_path: Path) -> None:
+    found = check(write(tmp_path, Path("no-such-encoder"), HEADER + rows(0)))
+    one = found["train", "truncation"]
+    assert one.severity == "note"
+    assert one.message.startswith("Truncation was not checked: encoder 'no-such-encoder'")
+
+
+def test_class_balance(tmp_path: Path, toy_encoder: Path) -> None:
+    train = HEADER + "".join(f"{i},text {i},{'rare' if i == 0 else MOODS[i % 2]}\n" for i in range(30))
+    dev = HEADER + "".join(f"{i},other {i},{'bad' if i else 'good'}\n" for i in range(8))
+    found = check(write(tmp_path, toy_encoder, train, dev))
+    assert found["train", "balance"].severity == "warning"
+    assert found["train/dev", "missing-class"].message == "1 of 3 classes of train has no row in dev: rare."
+    one = found["train/dev", "shift"]
+    assert one.message == "Classes have other shares in dev than in train: bad is 47% of train, 88% of dev."
+    assert one.count == 3, "so many of 8 rows would need another label"
+
+
+def test_regression_balance(tmp_path: Path, toy_encoder: Path) -> None:
+    train = HEADER + "".join(f"{i},text {i},{i % 2 + 0.5}\n" for i in range(10))
+    dev = HEADER + "".join(f"{i},other {i},{1.4 + 0.2 * (i % 2)}\n" for i in range(4))
+    found = check(write(tmp_path, toy_encoder, train, dev))
+    assert found["train", "balance"].message == "Labels of train: mean 1, deviation 0.5, 0.5 to 1.5."
+    assert found["train/dev", "shift"].message == "Mean label: 1 in train (deviation 0.5), 1.5 in dev."
+
+
+def test_multi_label_classes_are_counted_apart(tmp_path: Path, toy_encoder: Path) -> None:
+    train = HEADER + "1,a,red|blue\n2,b,red\n3,c,blue|red\n4,c,red\n"
+    found = check(write(tmp_path, toy_encoder, train, kind="multi-label"))
+    assert found["train", "balance"].message == "Labels of train: blue 2 (50%), red 4 (100%)."
+    assert found["train", "conflicts"].count == 1
+
+
+# --- the command -----------------------------------------------------------------------------------------------
+
+
+def save(folder: Path, recipe: dict[str, Any]) -> Path:
+    file = folder / "recipe.yaml"
+    file.write_text(json.dumps(recipe))
+    return file
+
+
+def test_command_on_clean_data(tmp_path: Path, toy_encoder: Path) -> None:
+    file = save(tmp_path, write(tmp_path, toy_encoder, HEADER + rows(0), HEADER + rows(100)))
+    result = manyheads("check", file, "--strict")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "no faults found, 2 notes"
+    assert "checking t …" in result.stderr
+    assert manyheads("check", file, "-q").stderr == ""
+
+
+def test_command_exit_codes_and_json(tmp_path: Path, toy_encoder: Path) -> None:
+    train = HEADER + rows(0) + "90,the film number 1,good\n"
+    file = save(tmp_path, write(tmp_path, toy_encoder, train, HEADER + rows(100) + "99,x,\n"))
+    result = manyheads("check", file)
+    assert result.returncode == 1, result.stderr
+    assert result.stdout.splitlines()[:3] == [
+        "t",
+        "  error    1 of 9 rows of dev has no label.",
+        "             dev.csv:10: no label",
+    ]
+    assert result.stdout.splitlines()[-1] == "1 error, 1 warning, 2 notes"
+    assert not (tmp_path / "runs").exists()
+    skipping = manyheads("check", file, "data.bad_rows=skip")
+    assert (skipping.returncode, skipping.stdout.splitlines()[-1]) == (0, "0 errors, 2 warnings, 2 notes")
+    assert manyheads("check", file, "data.bad_rows=skip", "--strict").returncode == 1
+    as_json = manyheads("check", file, "--json")
+    assert as_json.returncode == 1
+    assert json.loads(as_json.stdout)[0] == {
+        "task": "t",
+        "split": "dev",
+        "kind": "no-label",
+        "severity": "error",
+        "count": 1,
+        "of": 9,
+        "message": "1 of 9 rows of dev has no label.",
+        "examples": ["dev.csv:10: no label"],
+    }
+
+
+def test_command_names_missing_files(tmp_path: Path, toy_encoder: Path) -> None:
+    recipe = write(tmp_path, toy_encoder, HEADER + rows(0))
+    recipe["tasks"]["t"]["dev"] = "gone.csv"
+    check_refused(manyheads("check", save(tmp_path, recipe)), "no file 'gone.csv'")
+
+
+# --- the real files: counts only -------------------------------------------------------------------------------
+
+
+def test_the_papers_data(shared_data: Path) -> None:
+    found = check_data(load_recipe("papers-data", {"data.root": str(shared_data)}))
+    counts = {(one.task, one.split, one.kind): one.count for one in found}
+    # all but the first of each group of equal pairs: 43 where the order of the sentences does not count
+    assert (counts["sts", "train", "duplicates"], counts["sts", "train", "duplicates-swapped"]) == (30, 13)
+    assert (counts["sts", "train", "conflicts"], counts["sts", "train", "conflicts-swapped"]) == (4, 9)
+    assert (counts["sts", "train/dev", "overlap"], counts["sts", "train/dev", "overlap-swapped"]) == (13, 4)
+    assert (counts["qqp", "dev", "no-label"], counts["qqp", "dev", "empty-text"]) == (1, 1)
+    assert counts["qqp", "dev", "doubled-quotes"] == 693
+    assert ("qqp", "train/dev", "overlap") not in counts
+    assert counts["sst", "train", "surrounding-spaces"] == 8544
+    assert [key for key in counts if key[2] == "header"] == [("sst", "test", "header")]
+    assert not [one for one in found if one.severity == "error"]
+
+
+def test_more_real_files(shared_data: Path) -> None:
+    tasks = {
+        "cfimdb": {"train": "ids-cfimdb-train.csv", "dev": "ids-cfimdb-dev.csv"},
+        "yelp": {"train": "yelp5-train.csv", "dev": "yelp5-dev.csv", "label": "polarity"},
+        "extra": {"train": "quora-train-extra.csv", "dev": "quora-dev.csv"},
+    }
+    found = check_data(load_recipe({"data": {"root": str(shared_data)}, "tasks": tasks}))
+    by_key = {(one.task, one.split, one.kind): one for one in found}
+    cut = by_key["cfimdb", "train", "truncation"]
+    assert cut.message == "1 of 1,707 inputs of train is longer than 512 tokens and will be cut."
+    blank = by_key["yelp", "train", "no-label"]
+    assert (blank.severity, blank.count, blank.of) == ("error", 516, 5000)
+    shift = by_key["extra", "train/dev", "shift"]
+    assert shift.message == "Classes have other shares in dev than in train: 0 is 20% of train, 62% of dev."
