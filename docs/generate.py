@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import typing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,30 @@ from manyheads.recipe import Choice, Recipe
 from manyheads.registry import parts
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = ("README.md", "docs/recipe.md")
+FAMILY_PAGES = ("encodings", "pooling", "heads", "losses", "metrics")
+FILES = ("README.md", "docs/recipe.md", *(f"docs/{name}.md" for name in FAMILY_PAGES))
 
 
 def parts_table() -> str:
     lines = ["| family | name | what it is | paper |", "|---|---|---|---|"]
-    lines += [
-        f"| {part.family} | `{part.name}` | {part.summary.replace('|', chr(92) + '|')} | {part.paper} |"
-        for part in parts()
-    ]
+    lines += [f"| {part.family} | `{part.name}` | {_cell(part.summary)} | {part.paper} |" for part in parts()]
     return "\n".join(lines)
+
+
+def family_table(family: str) -> str:
+    """A part per line, with its options and their defaults; of metrics also what they measure and which end is good."""
+    metric = family == "metrics"
+    lines = [f"| name | what it is |{' kinds of task | best |' if metric else ''} options | paper |"]
+    lines.append("|---" * (lines[0].count("|") - 1) + "|")
+    for part in parts(family):
+        options = ", ".join(f"`{name}: {_default(one.default)}`" for name, one in part.options.model_fields.items())
+        fits = f" {', '.join(part.factory.kinds)} | {part.factory.best} |" if metric else ""
+        lines.append(f"| `{part.name}` | {_cell(part.summary)} |{fits} {options} | {part.paper} |")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def keys_table(model: type[BaseModel] = Recipe, prefix: str = "") -> str:
@@ -35,7 +50,7 @@ def keys_table(model: type[BaseModel] = Recipe, prefix: str = "") -> str:
         key = f"{prefix}{name}"
         shown = "" if field.is_required() or inner else f"`{_default(field.default)}`"
         what = f"**{field.description}**" if inner else field.description
-        lines.append(f"| `{key}` | {shown} | {' '.join(str(what).split()).replace('|', chr(92) + '|')} |")
+        lines.append(f"| `{key}` | {shown} | {_cell(str(what))} |")
         if inner:
             lines.append(keys_table(inner, f"{key}.NAME." if name == "tasks" else f"{key}."))
     return "\n".join(lines)
@@ -56,7 +71,14 @@ def _model(annotation: Any) -> type[BaseModel] | None:
     return sections[0] if sections else None
 
 
-BLOCKS = {"parts": parts_table, "keys": keys_table}
+BLOCKS = {
+    "parts": parts_table,
+    "keys": keys_table,
+    **{
+        family: partial(family_table, family)
+        for family in ("encodings", "pooling", "heads", "outputs", "losses", "metrics")
+    },
+}
 
 
 def fill(text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from command import manyheads
 from manyheads import load_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,4 +55,45 @@ def test_the_readmes_recipes_are_valid(tmp_path: Path) -> None:
     assert len(recipes) == 2
     assert len(recipes[0].strip().splitlines()) == 3, "three lines are enough"
     for text in recipes:
+        load_recipe(yaml.safe_load(text))
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.S)
+
+
+def small(folder: Path, toy_encoder: Path) -> list[str]:
+    return [f"encoder={toy_encoder}", "training.epochs=1", f"output={folder / 'runs'}"]
+
+
+def test_add_my_own_task_as_the_page_says(toy_encoder: Path, tmp_path: Path) -> None:
+    (tmp_path / "tickets.csv").write_text(blocks("tasks.md", "csv")[0])
+    (tmp_path / "tickets.yaml").write_text(blocks("tasks.md", "yaml")[0])
+    checked = manyheads("check", tmp_path / "tickets.yaml", f"encoder={toy_encoder}")
+    assert checked.returncode == 0, checked.stdout
+    assert "no faults found" in checked.stdout
+    result = manyheads("train", tmp_path / "tickets.yaml", *small(tmp_path, toy_encoder))
+    assert result.returncode == 0, result.stderr
+    answer = manyheads("predict", tmp_path / "runs" / "tickets", "--text", "where is my parcel?")
+    assert answer.stdout.split("\t")[0] in ("delivery", "bug", "account")
+
+
+def test_add_my_own_head_or_loss_as_the_page_says(toy_encoder: Path, tmp_path: Path) -> None:
+    (tmp_path / "my_parts.py").write_text(blocks("own-parts.md", "python")[0])
+    (tmp_path / "own.yaml").write_text(blocks("own-parts.md", "yaml")[0])
+    rows = "".join(f"the film was good {i},{i % 5 + 0.5}\n" for i in range(20))
+    (tmp_path / "scores.csv").write_text("text,score\n" + rows)
+    result = manyheads("train", tmp_path / "own.yaml", *small(tmp_path, toy_encoder))
+    assert result.returncode == 0, result.stderr
+    assert "(losses/huber, heads/gated)" in result.stderr
+    assert "(single, head-pooler, gated, huber)" in result.stderr
+    answer = manyheads("predict", tmp_path / "runs" / "own", "--text", "a good film")
+    assert float(answer.stdout) == float(answer.stdout)
+
+
+@pytest.mark.parametrize("page", ["encodings.md", "pooling.md", "heads.md", "losses.md", "tasks.md"])
+def test_recipes_on_the_pages_are_valid(page: str) -> None:
+    found = blocks(page, "yaml")
+    assert found
+    for text in found:
         load_recipe(yaml.safe_load(text))

@@ -15,20 +15,17 @@ from pathlib import Path
 from manyheads import registry
 from manyheads.errors import UserError
 
-_imported: dict[Path, tuple[str, list[tuple[str, str]]]] = {}  # file → its fingerprint, the parts it registered
+_imported: dict[Path, str] = {}  # file → the module that it was run as; the name changes with the file's content
 
 
 def import_parts(file: Path, place: str) -> None:
     """Run a file, so that the parts it registers can be named. A file that has changed since is run anew."""
     if file.suffix != ".py" or not file.is_file():
         raise UserError(f"{place}: no Python file '{file}'. `imports` takes local files only, such as my_parts.py.")
-    digest = fingerprint(file)
-    known, parts = _imported.get(file, ("", []))
-    if known == digest:
+    name = f"manyheads_imports.{file.stem}_{fingerprint(file)[:16]}"
+    if _imported.get(file) == name:
         return
-    registry.forget(parts)
-    before = registry.registered()
-    name = f"manyheads_imports.{file.stem}_{digest[:8]}"
+    registry.forget_module(_imported.pop(file, ""))
     spec = spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
@@ -37,20 +34,18 @@ def import_parts(file: Path, place: str) -> None:
     try:
         spec.loader.exec_module(module)
     except Exception as fault:  # whatever the user's code raises is the user's to read
-        registry.forget([one for one in registry.registered() if one not in before])
-        sys.modules.pop(name, None)
-        frames = [frame for frame in traceback.extract_tb(fault.__traceback__) if frame.filename == str(file)]
-        line = (
-            getattr(fault, "lineno", None) if isinstance(fault, SyntaxError) else frames[-1].lineno if frames else None
-        )
+        registry.forget_module(name)
+        del sys.modules[name]
+        frames = [frame.lineno for frame in traceback.extract_tb(fault.__traceback__) if frame.filename == str(file)]
+        line = fault.lineno if isinstance(fault, SyntaxError) else frames[-1] if frames else None
         where = f"{file}:{line}" if line else str(file)
         raise UserError(f"{place}: {where}: {type(fault).__name__}: {fault}") from None
-    _imported[file] = digest, [one for one in registry.registered() if one not in before]
+    _imported[file] = name
 
 
 def imported_parts(file: Path) -> list[str]:
     """What a file registered: 'losses/huber'."""
-    return [f"{family}/{name}" for family, name in _imported[file][1]]
+    return [f"{part.family}/{part.name}" for part in registry.parts_of_module(_imported[file])]
 
 
 def fingerprint(file: Path) -> str:

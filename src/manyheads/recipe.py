@@ -418,6 +418,8 @@ class Recipe(Model):
         unknown = next((name for name in self.evaluate.weights if name not in self.tasks), None)
         if unknown is not None:
             raise ValueError(f"evaluate.weights: no task '{unknown}'.{nearest(unknown, self.tasks)}")
+        if not any(self.evaluate.weights.get(name, 1.0) for name in self.tasks):
+            raise ValueError("evaluate.weights: at least one task must have a weight above 0")
         for name, task in self.tasks.items():
             owner = task.head_of
             if owner is not None and owner not in self.tasks:

@@ -97,15 +97,15 @@ def register(family: str, name: str, *, paper: str = "") -> Callable[[Factory], 
     return add
 
 
-def registered() -> list[tuple[str, str]]:
-    """(family, name) of every part that is registered so far."""
-    return list(_parts)
+def parts_of_module(module: str) -> list[Part]:
+    """The parts that a module defines."""
+    return [part for part in _parts.values() if part.factory.__module__ == module]
 
 
-def forget(names: list[tuple[str, str]]) -> None:
-    """Unregister parts, so that the file that made them can be run again."""
-    for one in names:
-        _parts.pop(one, None)
+def forget_module(module: str) -> None:
+    """Unregister what a module defines, so that its file can be run again."""
+    for part in parts_of_module(module):
+        del _parts[part.family, part.name]
 
 
 def parts(family: str | None = None) -> list[Part]:

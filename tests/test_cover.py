@@ -1,0 +1,165 @@
+"""Parts together: every legal pair of parts trains, is saved and read again; every other is refused with a reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from building import KINDS, a_task, fitting_task, labels_of, toy_inputs, toy_model
+from command import check_refused, manyheads
+from manyheads.checkpoint import load_model, save_model
+from manyheads.registry import parts
+from manyheads.tasks import Task, unfit_parts
+
+FAMILIES = {"encoding": "encodings", "pooling": "pooling", "head": "heads", "loss": "losses"}
+Named = tuple[str, ...]
+
+
+def every_combination() -> list[Named]:
+    return list(product(*([part.name for part in parts(family)] for family in FAMILIES.values())))
+
+
+def made(names: Named) -> dict[str, Any]:
+    return dict(zip(FAMILIES, names, strict=True))
+
+
+def pairs_of(names: Named) -> set[tuple[tuple[str, str], tuple[str, str]]]:
+    return set(combinations(zip(FAMILIES, names, strict=True), 2))
+
+
+def pairwise_cover() -> list[Named]:
+    """Few legal combinations in which every two parts that can stand together do so."""
+    legal = [names for names in every_combination() if fitting_task(**made(names)) is not None]
+    missing = set().union(*map(pairs_of, legal))
+    chosen: list[Named] = []
+    while missing:
+        best = max(legal, key=lambda names: len(pairs_of(names) & missing))
+        chosen.append(best)
+        missing -= pairs_of(best)
+    return chosen
+
+
+COVER = pairwise_cover()
+
+
+def test_the_cover_names_every_part() -> None:
+    for position, family in enumerate(FAMILIES.values()):
+        assert {names[position] for names in COVER} == {part.name for part in parts(family)}
+    assert len(COVER) < 100
+
+
+@pytest.mark.parametrize("names", COVER, ids="/".join)
+def test_parts_train_two_steps_and_survive_being_saved(names: Named, toy_encoder: Path, tmp_path: Path) -> None:
+    task = fitting_task(**made(names))
+    assert task is not None
+    model = toy_model(toy_encoder, [task])
+    inputs, labels = toy_inputs(model), labels_of(task)
+    before = {name: one.clone() for name, one in model.state_dict().items()}
+    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=1e-2)
+    for _ in range(2):
+        model.head("task").loss(model([("task", inputs)])[0], labels).mean().backward()
+        assert all(one.grad is None or torch.isfinite(one.grad).all() for one in model.parameters())
+        optimizer.step()
+        optimizer.zero_grad()
+    still = {name for name, one in model.head_states().items() if torch.equal(one, before[name])}
+    assert not still - {"heads.task-head.pooling.lstm.bias_hh_l0"}, "every tensor of the head learns"
+    save_model(tmp_path / "best", model, toy_encoder, {})
+    again, _ = load_model(tmp_path / "best")
+    assert again.tasks["task"] == task
+    model.eval()
+    with torch.no_grad():
+        answers = [one.head("task").loss.predict(one([("task", inputs)])[0]) for one in (model, again)]
+    assert torch.equal(*answers)
+
+
+def test_every_illegal_combination_has_a_reason() -> None:
+    """Over every encoding × pooling × head × loss × kind of labels: fitting, or refused by key and sentence."""
+    refused = 0
+    for names in every_combination():
+        for labels in KINDS:
+            faults = unfit_parts(a_task(labels=labels, **made(names)))
+            refused += bool(faults)
+            for key, reason in faults:
+                assert key in ("encoding", "pooling", "head", "output", "loss")
+                assert reason.endswith(".")
+                assert any(f"'{name}'" in reason for name in names), reason
+    assert refused > 1000
+
+
+def test_what_is_called_legal_can_be_built(toy_encoder: Path) -> None:
+    """Every seventh combination, with every kind of labels."""
+    built = 0
+    for names in every_combination()[::7]:
+        for task in (a_task(labels=labels, **made(names)) for labels in KINDS):
+            if not unfit_parts(task):
+                built += 1
+                model = toy_model(toy_encoder, [task])
+                outputs = model([("task", toy_inputs(model))])[0]
+                assert torch.isfinite(model.head("task").loss(outputs, labels_of(task))).all(), names
+    assert built > 100
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"encoding": "single"}, "tasks.near.encoding: 'single' takes one text column, this task has two; use 'cross'."),
+    ({"encoding": "bi-cosine", "head": "linear"}, "tasks.near.head: 'bi-cosine' gives the prediction itself; use head"),
+    ({"head": "none"}, "tasks.near.head: 'none' makes no prediction of what 'cross' gives; use 'linear'"),
+    ({"output": "similarity"}, "tasks.near.output: 'similarity' does not go with encoding 'cross'"),
+    ({"encoding": "bi-cosine", "output": "clamp"}, "tasks.near.output: 'clamp' does not go with encoding 'bi-cosine'"),
+    ({"head": "lstm", "pooling": "mean"}, "tasks.near.pooling: head 'lstm' reads the token states itself; leave"),
+    ({"loss": "cross-entropy"}, "tasks.near.loss: 'cross-entropy' needs classes, this task is a regression."),
+    ({"loss": "cosine-embedding"}, "tasks.near.loss: 'cosine-embedding' needs the cosine of a pair; use it with"),
+    ({"loss": "cosent", "batch_size": 1}, "tasks.near.loss: 'cosent' compares the examples of a batch"),
+    ({"metrics": ["accuracy"]}, "tasks.near.metrics: 'accuracy' needs one class per example"),
+    (
+        {"pooling": {"name": "mean", "layer": 9}},
+        "tasks.near.pooling: this encoder has 2 layers: 'layer' is from 0",
+    ),
+    ({"encoding": {"name": "bi-shared", "group": "a b"}}, "tasks.near.encoding: 'group' is a name of letters"),
+    ({"head": {"name": "mlp", "layers": 0}}, "tasks.near.head: 'layers' of head 'mlp' is at least 1."),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), REFUSED, ids=[one[1][:40] for one in REFUSED])
+def test_misfits_are_refused_before_anything_is_written(
+    settings: dict[str, Any], message: str, recipe_file: Callable[..., Path], toy_data: Path
+) -> None:
+    file = recipe_file(tasks={"near": {"train": "near.tsv", "range": [0, 5], **settings}})
+    check_refused(manyheads("train", file), "recipe.yaml:", message)
+    assert not (toy_data / "runs").exists()
+
+
+def test_misfits_of_classes(recipe_file: Callable[..., Path]) -> None:
+    moods = {"train": "mood.csv"}
+    check_refused(
+        manyheads("train", recipe_file(tasks={"mood": {**moods, "loss": "binary-cross-entropy"}})),
+        "tasks.mood.loss: 'binary-cross-entropy' needs exactly two classes, this task has 4; use 'cross-entropy'.",
+    )
+    check_refused(
+        manyheads("train", recipe_file(tasks={"mood": {**moods, "output": "sigmoid"}})),
+        "tasks.mood.output: output 'sigmoid' needs numbers, this task has classes.",
+    )
+    weights = {"name": "cross-entropy", "class_weights": {"9": 2.0}}
+    check_refused(
+        manyheads("train", recipe_file(tasks={"mood": {**moods, "loss": weights}})),
+        "tasks.mood.loss: 'class_weights': no class '9'. Known: 0, 1, 2, 3.",
+    )
+
+
+def test_whole_batch_losses_are_not_accumulated(recipe_file: Callable[..., Path]) -> None:
+    tasks = {"near": {"train": "near.tsv", "range": [0, 5], "loss": "pearson-loss"}}
+    check_refused(
+        manyheads("train", recipe_file(tasks=tasks), "training.accumulate=2"),
+        "tasks.near.loss: 'pearson-loss' compares the examples of a batch, so it cannot be accumulated over batches",
+    )
+
+
+def test_a_saved_task_is_read_back_as_it_was() -> None:
+    for labels in KINDS:
+        task: Task = a_task(labels=labels, head="lstm", metrics=(), head_of="other")
+        assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task

@@ -1,0 +1,89 @@
+"""A user's own parts from a local file: what runs, what is said, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from command import check_refused, manyheads
+from manyheads import UserError, load_recipe
+from manyheads.registry import parts
+
+PART = '''
+from manyheads import register
+from manyheads.losses import Loss
+
+@register("losses", "{name}")
+class Absolute(Loss):
+    """|x − y|·{factor}: by hand."""
+    kinds = ("regression",)
+    def __call__(self, outputs, labels):
+        return (outputs[:, 0] - labels).abs() * {factor}
+'''
+
+
+@pytest.fixture
+def own(toy_data: Path) -> Path:
+    file = toy_data / "my_parts.py"
+    file.write_text(PART.format(name="absolute", factor=1))
+    return file
+
+
+TASKS = {"near": {"train": "near.tsv", "range": [0, 5], "loss": "absolute"}}
+
+
+def test_own_parts_train_are_said_and_open_again(own: Path, recipe_file: Callable[..., Path], toy_data: Path) -> None:
+    file = recipe_file(tasks=TASKS, imports=["my_parts.py"])
+    result = manyheads("train", file, "training.epochs=1")
+    assert result.returncode == 0, result.stderr
+    assert f"imports: {own} (losses/absolute)" in result.stderr
+    run = toy_data / "runs" / "toy"
+    found = manyheads("predict", run, "--text", "a man", "--text", "a dog")
+    assert found.returncode == 0, found.stderr
+    assert f"imports:\n- {own}\n" in (run / "recipe.yaml").read_text(), "the full path: the run may be opened anywhere"
+    assert not list(run.rglob("*.py")), "code is not copied"
+    own.unlink()
+    check_refused(manyheads("predict", run, "--text", "a man", "--text", "a dog"), f"no Python file '{own}'")
+
+
+def test_a_changed_file_is_run_anew_and_its_old_parts_are_forgotten(own: Path, toy_data: Path) -> None:
+    def load() -> None:
+        load_recipe({"data": {"root": str(toy_data)}, "tasks": TASKS, "imports": [str(own)]})
+
+    def known() -> set[str]:
+        return {part.name for part in parts("losses")}
+
+    load()
+    load()
+    assert "absolute" in known()
+    own.write_text(PART.format(name="other", factor=2))
+    with pytest.raises(UserError, match="unknown loss 'absolute'"):
+        load()
+    assert known() >= {"other", "mse"}
+    assert "absolute" not in known()
+    own.write_text(PART.format(name="absolute", factor=3))
+    load()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("x = 1\nraise RuntimeError('no luck')\n", "my_parts.py:2: RuntimeError: no luck"),
+        ("def f(:\n", "my_parts.py:1: SyntaxError"),
+        ("import no_such_module\n", "my_parts.py:1: ModuleNotFoundError: No module named 'no_such_module'"),
+        (PART.format(name="mse", factor=1), "ValueError: losses already has a part named 'mse'"),
+    ],
+)
+def test_a_fault_in_the_file_is_told_with_its_line(
+    content: str, message: str, own: Path, recipe_file: Callable[..., Path]
+) -> None:
+    own.write_text(content)
+    check_refused(manyheads("train", recipe_file(tasks=TASKS, imports=["my_parts.py"])), "imports", message)
+
+
+def test_only_local_python_files_are_taken(recipe_file: Callable[..., Path]) -> None:
+    for name in ("https://example.org/parts.py", "absent.py", "mood.csv"):
+        check_refused(manyheads("train", recipe_file(imports=[name])), "recipe.yaml:", "takes local files only")
+    check_refused(manyheads("train", recipe_file(imports={"a": 1})), "imports: Input should be a valid list")
