@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command import check_refused, manyheads
-from manyheads import UserError, load_recipe
+from manyheads import UserError, imports, load_recipe, registry
 from manyheads.registry import parts
 
 PART = '''
@@ -22,6 +22,13 @@ class Absolute(Loss):
     def __call__(self, outputs, labels):
         return (outputs[:, 0] - labels).abs() * {factor}
 '''
+
+
+@pytest.fixture(autouse=True)
+def _forget_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts()
+    monkeypatch.setattr(registry, "_parts", dict(registry._parts))
+    monkeypatch.setattr(imports, "_imported", {})
 
 
 @pytest.fixture
