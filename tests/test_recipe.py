@@ -368,7 +368,7 @@ def test_every_shipped_recipe_loads_and_says_what_it_is() -> None:
 def test_demo_recipe_reads_its_three_tasks() -> None:
     data = load_tasks(load_recipe("demo"))
     assert {name: (one.task.kind, one.task.encoding.name, one.task.loss.name) for name, one in data.items()} == {
-        "sentiment": ("classification", "single", "cross-entropy"),
+        "sentiment": ("ordinal", "single", "cross-entropy"),
         "paraphrase": ("classification", "cross", "binary-cross-entropy"),
         "similarity": ("regression", "cross", "mse"),
     }

@@ -1,0 +1,75 @@
+"""One task is plain training: a run equals the loop that anyone would write with transformers, padding and all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from manyheads import load_recipe
+from manyheads.job import prepare
+from manyheads.optim import rate_factor
+from manyheads.progress import Reporter
+from manyheads.training import train
+
+
+@pytest.mark.parametrize("encoding", ["cross", "bi-cosine"])
+def test_one_task_is_the_plain_padded_loop(toy_recipe: Callable[..., dict[str, Any]], encoding: str) -> None:
+    from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
+
+    settings = toy_recipe(
+        tasks={"near": {"train": "near.tsv", "range": [0, 5], "encoding": encoding, "scale": "unit", "head": None}},
+        encoder={"name": toy_recipe()["encoder"], "dropout": 0, "attention_dropout": 0},
+        training={"epochs": 2, "batch_size": 8, "learning_rate": 1e-3, "clip": None},
+    )
+    if encoding == "cross":
+        settings["tasks"]["near"]["head"] = {"name": "linear", "dropout": 0}
+    recipe = load_recipe(settings)
+    job = prepare(recipe, recipe.folder.with_name("start"), Reporter(quiet=True), overwrite=False)
+    run = train(recipe, quiet=True)
+    logged = [json.loads(line) for line in (run.folder / "log.jsonl").read_text().splitlines()]
+    losses = [one["loss"]["near"] for one in logged if one["event"] == "step"]
+
+    encoder = AutoModel.from_pretrained(settings["encoder"]["name"]).eval()
+    tokenizer = AutoTokenizer.from_pretrained(settings["encoder"]["name"], tokenizer_class=PreTrainedTokenizerFast)
+    tokenizer.pad_token = "[PAD]"
+    head = job.model.head("near")
+    pool, out = (head.pooling.dense, head.head.dense) if encoding == "cross" else (None, None)
+    parameters = [one for name, one in encoder.named_parameters() if not name.startswith("pooler")]
+    parameters += [one for part in (pool, out) if part is not None for one in part.parameters()]
+    groups = [
+        {"params": [one for one in parameters if one.ndim >= 2], "weight_decay": 0.01},
+        {"params": [one for one in parameters if one.ndim < 2], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.999), eps=1e-6)
+    examples = job.train["near"].examples
+    sides = [column.to_pylist() for column in examples.texts]
+    labels = torch.tensor(examples.labels / 5, dtype=torch.float32)
+    expected = []
+    for step in range(job.steps):
+        rows = job.rounds_of(step)[0][0].rows
+        first, second = ([side[row] for row in rows] for side in sides)
+        if encoding == "cross":
+            batch = tokenizer(first, second, padding=True, return_tensors="pt")
+            predicted = out(torch.tanh(pool(encoder(**batch).last_hidden_state[:, 0])))[:, 0]
+        else:
+            vectors = []
+            for side in (first, second):
+                batch = tokenizer(side, padding=True, return_tensors="pt")
+                mask = batch["attention_mask"][..., None]
+                vectors.append((encoder(**batch).last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1))
+            predicted = (nn.functional.cosine_similarity(*vectors) + 1) / 2
+        loss = ((predicted - labels[rows]) ** 2).mean()
+        expected.append(loss.item())
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-3 * rate_factor(step, job.steps, 0.1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert np.allclose(losses, expected, rtol=1e-3, atol=1e-5)
+    assert losses[-1] < losses[0]
