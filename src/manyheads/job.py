@@ -24,7 +24,7 @@ from manyheads.model import ManyHeads, TaskTokens, UnfitPart
 from manyheads.optim import build_optimizer
 from manyheads.progress import Reporter
 from manyheads.recipe import EncoderSettings, Recipe
-from manyheads.sampling import Batch, Sampler
+from manyheads.sampling import Batch, Sampler, Supply
 from manyheads.task_data import TaskData, load_tasks
 from manyheads.tasks import PARTS, Task
 from manyheads.tokens import Tokenizer
@@ -169,10 +169,11 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
     batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
     try:
         rows = {name: data.rows for name, data in loaded.items()}
-        sampler: Sampler = recipe.sampler.build("samplers", sizes, batch_sizes, recipe.seed, rows)
+        supply = Supply(sizes, batch_sizes, recipe.seed, recipe.training.epochs, rows)
+        sampler: Sampler = recipe.sampler.build("samplers", supply)
     except ValueError as fault:
         raise UserError(f"{recipe.place('sampler')}: {fault}.") from None
-    ends = np.cumsum([sampler.rounds(epoch) for epoch in range(recipe.training.epochs)])
+    ends = np.cumsum(sampler.epochs)
     epoch_ends = [-(-int(end) // recipe.training.accumulate) for end in ends]
     steps = min(epoch_ends[-1], recipe.training.max_steps or epoch_ends[-1])
     dev_rows = {
@@ -337,7 +338,7 @@ def _announce(job: TrainingJob, batch_sizes: dict[str, int]) -> None:
         job.reporter.say(f"tasks {names.replace('+', ', ')} read the same rows: {drawn}")
     for note in job.notes:
         job.reporter.say(f"note: {note}")
-    epochs = job.recipe.training.epochs
+    epochs = len(job.epoch_ends)
     cut = job.steps < job.epoch_ends[-1]
     length = f"{job.steps:,} steps, {'a part of ' if cut else ''}{epochs} epoch{'s' if epochs > 1 else ''}"
     job.reporter.say(f"{job.recipe.sampler.name}: {length} → {job.folder}")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -18,35 +22,85 @@ class Batch:
     rows: np.ndarray  # [examples] indices into the task's training data
 
 
-class Sampler(Protocol):
-    """(sizes, batch sizes, seed, names of rows that tasks share) → the round at any index. Pure: resuming is starting
-    there."""
+@dataclass(frozen=True)
+class Supply:
+    """What a sampler draws from, and for how long."""
 
-    def rounds(self, epoch: int) -> int:
-        """How many rounds an epoch has."""
-        ...
+    sizes: dict[str, int]
+    batch_sizes: dict[str, int]
+    seed: int
+    epochs: int = 1
+    rows: dict[str, str | None] = field(default_factory=dict)  # tasks that read the same rows, by these rows' name
+
+    def batches(self, task: str) -> int:
+        """Of one pass over a task; the last may be short."""
+        return -(-self.sizes[task] // self.batch_sizes[task])
+
+    @property
+    def largest(self) -> str:
+        """The task with most batches; of equal ones the first."""
+        return max(self.sizes, key=self.batches)
+
+
+class Sampler(Protocol):
+    """Supply → the round at any index. Pure: resuming is starting there."""
+
+    epochs: Sequence[int]  # how many rounds each epoch has
+    meaning: str  # what an epoch is, in one sentence
 
     def round(self, index: int) -> list[Batch]:
         """The batches of a round, at most one per task; rounds are numbered through all epochs."""
         ...
 
+    def state(self, epoch: int) -> dict[str, float]:
+        """What changes from epoch to epoch, for the log."""
+        ...
+
+
+class Epochs:
+    """What most samplers share: finding a round's epoch."""
+
+    epochs: Sequence[int]
+
+    def place(self, index: int) -> tuple[int, int]:
+        """(epoch, round within it) of a round."""
+        epoch = bisect_right(self._ends, index)
+        return epoch, index - (self._ends[epoch - 1] if epoch else 0)
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate(self.epochs))
+
+    def state(self, epoch: int) -> dict[str, float]:
+        return {}
+
 
 class Passes:
     """One task's endless batches: pass after pass over its examples, each in a fresh random order.
 
-    `rows` names the rows that it draws from: tasks that read the same rows draw them in the same order.
+    Tasks that read the same rows draw them in the same order.
     """
 
-    def __init__(self, task: str, size: int, batch_size: int, seed: int, rows: str | None = None) -> None:
-        self.task, self.size, self.batch_size, self.seed = task, size, batch_size, seed
-        self.rows = rows or task
-        self.batches = -(-size // batch_size)  # per pass; the last may be short
+    def __init__(self, supply: Supply, task: str, batch_size: int | None = None) -> None:
+        self.task, self.size, self.seed = task, supply.sizes[task], supply.seed
+        self.batch_size = batch_size or supply.batch_sizes[task]
+        self.batches = -(-self.size // self.batch_size)  # per pass; the last may be short
+        self.rows = supply.rows.get(task) or task
         self._pass = -1
         self._order = np.empty(0, dtype=np.int64)
 
-    def batch(self, index: int) -> Batch:
-        number, place = divmod(index, self.batches)
-        if number != self._pass:
-            self._order = generator(self.seed, "order", self.rows, number).permutation(self.size)
-            self._pass = number
+    def batch(self, number: int) -> Batch:
+        number_of_pass, place = divmod(number, self.batches)
+        if number_of_pass != self._pass:  # one permutation at a time is kept
+            self._order = generator(self.seed, "order", self.rows, number_of_pass).permutation(self.size)
+            self._pass = number_of_pass
         return Batch(self.task, self._order[place * self.batch_size : (place + 1) * self.batch_size])
+
+
+def check_order(order: list[str] | None, tasks: Sequence[str]) -> list[str]:
+    """The order of tasks that a recipe asks for: each of them once."""
+    if order is None:
+        return list(tasks)
+    if sorted(order) != sorted(tasks):
+        raise ValueError(f"'order' names each task once: {', '.join(tasks)}; found {', '.join(order)}")
+    return order
