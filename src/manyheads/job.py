@@ -24,7 +24,8 @@ from manyheads.model import ManyHeads, TaskTokens, UnfitPart
 from manyheads.optim import build_optimizer
 from manyheads.progress import Reporter
 from manyheads.recipe import EncoderSettings, Recipe
-from manyheads.sampling import Batch, Sampler, Supply
+from manyheads.sampling import Batch, Supply
+from manyheads.schedule import Schedule, plan_schedule
 from manyheads.task_data import TaskData, load_tasks
 from manyheads.tasks import PARTS, Task
 from manyheads.tokens import Tokenizer
@@ -72,22 +73,21 @@ class TrainingJob:
     encoder_folder: Path
     model: ManyHeads
     optimizer: torch.optim.Optimizer
-    scalarize: torch.nn.Module
-    sampler: Sampler
+    schedule: Schedule
     train: dict[str, TaskTokens]
     dev: dict[str, TaskTokens]
     test: dict[str, TaskTokens]
     dev_rows: dict[str, np.ndarray]
     notes: list[str]
-    steps: int
-    epoch_ends: list[int]  # number of steps after which each epoch is over
-    rounds: int
     progress: Progress
+
+    @property
+    def steps(self) -> int:
+        return self.schedule.steps
 
     def rounds_of(self, step: int) -> list[list[Batch]]:
         """The rounds of a step: what the sampler draws, without rows that have no label for a task."""
-        size = self.recipe.training.accumulate
-        drawn = [self.sampler.round(index) for index in range(step * size, min((step + 1) * size, self.rounds))]
+        drawn = self.schedule.rounds(step)
         return [[kept for batch in one if len((kept := self._labelled(batch)).rows)] for one in drawn]
 
     def _labelled(self, batch: Batch) -> Batch:
@@ -95,8 +95,9 @@ class TrainingJob:
         return batch if data.rows is None else Batch(batch.task, batch.rows[data.examples.labelled[batch.rows]])
 
     def epoch(self) -> int:
-        """The epoch of the last step done, counted from 1."""
-        return next((number for number, end in enumerate(self.epoch_ends, 1) if self.progress.step <= end), 1)
+        """The epoch of the last step done, counted from 1 through all phases."""
+        ends = self.schedule.epoch_ends
+        return next((number for number, end in enumerate(ends, 1) if self.progress.step <= end), len(ends))
 
     def write_log(self, record: dict[str, Any]) -> None:
         record = {
@@ -167,15 +168,9 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
     }
     sizes = {name: len(data) for name, data in splits["train"].items()}
     batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
-    try:
-        rows = {name: data.rows for name, data in loaded.items()}
-        supply = Supply(sizes, batch_sizes, recipe.seed, recipe.training.epochs, rows)
-        sampler: Sampler = recipe.sampler.build("samplers", supply)
-    except ValueError as fault:
-        raise UserError(f"{recipe.place('sampler')}: {fault}.") from None
-    ends = np.cumsum(sampler.epochs)
-    epoch_ends = [-(-int(end) // recipe.training.accumulate) for end in ends]
-    steps = min(epoch_ends[-1], recipe.training.max_steps or epoch_ends[-1])
+    rows = {name: data.rows for name, data in loaded.items()}
+    schedule = plan_schedule(recipe, Supply(sizes, batch_sizes, recipe.seed, rows=rows))
+    _check_layers(recipe, encoder.encoder.depth)
     dev_rows = {
         name: fixed_subset(data, recipe.evaluate.max_examples, recipe.seed) for name, data in splits["dev"].items()
     }
@@ -187,16 +182,12 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
         encoder_folder=encoder.found.folder,
         model=model,
         optimizer=build_optimizer(model, recipe.training),
-        scalarize=recipe.combine.build("scalarizers"),
-        sampler=sampler,
+        schedule=schedule,
         train=splits["train"],
         dev=splits["dev"],
         test=splits["test"],
         dev_rows=dev_rows,
         notes=[note for data in loaded.values() for note in data.notes],
-        steps=steps,
-        epoch_ends=epoch_ends,
-        rounds=int(ends[-1]),
         progress=Progress(),
     )
     _note_truncation(job)
@@ -205,6 +196,13 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
     _open_folder(job, loaded)
     _announce(job, batch_sizes)
     return job
+
+
+def _check_layers(recipe: Recipe, depth: int) -> None:
+    for number, phase in enumerate(recipe.phases or []):
+        if isinstance(phase.train, list) and any(layer > depth for layer in phase.train):
+            place = recipe.place("phases", number, "train")
+            raise UserError(f"{place}: layers are 1 to {depth} here, 0 is the embeddings; found {phase.train}.")
 
 
 def _encoder_settings(recipe: Recipe, folder: Path, going_on: bool) -> EncoderSettings:
@@ -338,10 +336,20 @@ def _announce(job: TrainingJob, batch_sizes: dict[str, int]) -> None:
         job.reporter.say(f"tasks {names.replace('+', ', ')} read the same rows: {drawn}")
     for note in job.notes:
         job.reporter.say(f"note: {note}")
-    epochs = len(job.epoch_ends)
-    cut = job.steps < job.epoch_ends[-1]
-    length = f"{job.steps:,} steps, {'a part of ' if cut else ''}{epochs} epoch{'s' if epochs > 1 else ''}"
-    job.reporter.say(f"{job.recipe.sampler.name}: {length} → {job.folder}")
+    ends = job.schedule.epoch_ends
+    cut = "a part of " if job.steps < ends[-1] else ""
+    length = f"{job.steps:,} steps, {cut}{len(ends)} epoch{'s' if len(ends) > 1 else ''}"
+    job.reporter.say(f"{' → '.join(_describe_phases(job))}: {length} → {job.folder}")
+    for meaning in dict.fromkeys(phase.sampler.meaning for phase in job.schedule.phases):
+        job.reporter.say(f"  {meaning}")
+
+
+def _describe_phases(job: TrainingJob) -> list[str]:
+    """'batch-round-robin', or with phases 'warm (heads; batch-round-robin)'."""
+    samplers = [(phase, (phase.settings.sampler or job.recipe.sampler).name) for phase in job.schedule.phases]
+    if job.recipe.phases is None:
+        return [sampler for _, sampler in samplers]
+    return [f"{phase.name} ({phase.settings.train}; {sampler})" for phase, sampler in samplers]
 
 
 def _describe_labels(task: Task) -> str:

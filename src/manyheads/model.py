@@ -73,6 +73,8 @@ class ManyHeads(nn.Module):
                 with draws(seed, "head", name):  # a head's start does not depend on which other tasks there are
                     self.heads[_key(name)] = TaskHead(task, encoder)
                 self._join_group(name)
+        # what a phase of training may let learn: an encoder's own pooler only if a task reads it
+        self.trainable = frozenset(name for name, one in self.named_parameters() if one.requires_grad)
 
     def _join_group(self, task: str) -> None:
         encoding = self.head(task).encoding

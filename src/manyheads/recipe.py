@@ -101,14 +101,18 @@ def load_choice(dumped: Any) -> Choice:
 
 
 _dump = PlainSerializer(dump_choice)
-SamplerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "samplers", "batch-round-robin")), _dump]
+_read_sampler = BeforeValidator(partial(_read_choice, "samplers", "batch-round-robin"))
+_read_scalarizer = BeforeValidator(partial(_read_choice, "scalarizers", "sum"))
+SamplerChoice = Annotated[Choice, _read_sampler, _dump]
+OptionalSampler = Annotated[Choice | None, _read_sampler, _dump]
 EncodingChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "encodings", None)), _dump]
 PoolingChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "pooling", None)), _dump]
 HeadChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "heads", "linear")), _dump]
 OutputChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "outputs", None)), _dump]
 MetricChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "metrics", None)), _dump]
 LossChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "losses", None)), _dump]
-ScalarizerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "scalarizers", "sum")), _dump]
+ScalarizerChoice = Annotated[Choice, _read_scalarizer, _dump]
+OptionalScalarizer = Annotated[Choice | None, _read_scalarizer, _dump]
 
 
 # --- sections --------------------------------------------------------------------------------------------------
@@ -326,9 +330,34 @@ class Training(Model):
     """Stop after so many evaluations without a better overall score."""
 
 
+class PhaseSettings(Model):
+    """A stretch of training with settings of its own; what it leaves out is as in the rest of the recipe."""
+
+    name: str | None = None
+    """For the log; by default its number."""
+    epochs: int | None = Field(None, ge=1)
+    """Its length; by default training.epochs."""
+    steps: int | None = Field(None, ge=1)
+    """Its length in optimizer steps, where the epochs have more."""
+    tasks: list[str] | None = Field(None, min_length=1)
+    """The tasks it trains; by default all. All are evaluated."""
+    train: Literal["all", "heads"] | list[Annotated[int, Field(ge=0)]] = "all"
+    """What learns besides the heads: 'all' of the encoder, nothing ('heads'), or these layers (0 is the embeddings)."""
+    sampler: OptionalSampler = None
+    """By default the recipe's sampler."""
+    combine: OptionalScalarizer = None
+    """By default the recipe's combine."""
+    learning_rate: float | None = Field(None, gt=0)
+    """By default training.learning_rate."""
+    warmup: float | None = Field(None, ge=0, le=1)
+    """Share of the phase's steps; by default training.warmup."""
+
+
 class EvaluateSettings(Model):
     """When and on what the model is evaluated."""
 
+    every_steps: int | None = Field(None, ge=1)
+    """Also evaluate so often within an epoch; null evaluates at the end of every epoch only."""
     max_examples: int | None = Field(2000, ge=1)
     """Per task, a fixed random part of dev used while training; the end uses all of it."""
     before: bool = False
@@ -371,6 +400,8 @@ class Recipe(Model):
     """How the tasks' losses become one."""
     training: Training = Training()
     """The loop and the optimizer."""
+    phases: list[PhaseSettings] | None = Field(None, min_length=1)
+    """Stretches of training one after the other; by default one."""
     evaluate: EvaluateSettings = EvaluateSettings()
     """When and on what the model is evaluated."""
     checkpoint: CheckpointSettings = CheckpointSettings()
@@ -420,6 +451,10 @@ class Recipe(Model):
             raise ValueError(f"evaluate.weights: no task '{unknown}'.{nearest(unknown, self.tasks)}")
         if not any(self.evaluate.weights.get(name, 1.0) for name in self.tasks):
             raise ValueError("evaluate.weights: at least one task must have a weight above 0")
+        for number, phase in enumerate(self.phases or []):
+            missing = next((name for name in phase.tasks or [] if name not in self.tasks), None)
+            if missing is not None:
+                raise ValueError(f"phases.{number + 1}.tasks: no task '{missing}'.{nearest(missing, self.tasks)}")
         for name, task in self.tasks.items():
             owner = task.head_of
             if owner is not None and owner not in self.tasks:

@@ -58,8 +58,22 @@ def same_rows(recipe: Recipe) -> dict[str, str]:
     readers: dict[tuple[str, ...], list[str]] = {}
     for name, settings in recipe.tasks.items():
         files = [source.model_dump_json() for source in settings.train]
-        readers.setdefault((*files, str(settings.text), str(settings.id)), []).append(name)
-    return {name: "+".join(names) for names in readers.values() if len(names) > 1 for name in names}
+        readers.setdefault((*files, str(settings.id)), []).append(name)
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for files_and_id, names in readers.items():
+        for name in names if len(names) > 1 else ():
+            text = _text_columns(recipe, recipe.tasks[name])
+            if text is not None:
+                shared.setdefault((*files_and_id, *text), []).append(name)
+    return {name: "+".join(names) for names in shared.values() if len(names) > 1 for name in names}
+
+
+def _text_columns(recipe: Recipe, settings: TaskSettings) -> tuple[str, ...] | None:
+    """The text columns as they will be chosen; None where they cannot be, which is told when the task is read."""
+    try:
+        return choose_columns(settings, settings.train[0], Path(recipe.data.root or ".")).text
+    except UserError:
+        return None
 
 
 def check_files(recipe: Recipe) -> None:

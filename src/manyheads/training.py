@@ -21,11 +21,11 @@ from manyheads.evaluate import Evaluation
 from manyheads.files import restore_folder, write_text
 from manyheads.job import TrainingJob, prepare
 from manyheads.metrics import better, primary
-from manyheads.optim import rate_factor
 from manyheads.predict import predict_tasks, write_predictions
 from manyheads.progress import Reporter, duration
 from manyheads.recipe import Recipe
 from manyheads.run import Run, evaluate_with_progress
+from manyheads.schedule import Phase, set_trainable
 from manyheads.seeding import draws
 
 
@@ -63,17 +63,27 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
     with _stop_signals() as asked, reporter.job("train", job.steps, progress.step) as bar:
         if recipe.evaluate.before and not progress.step:
             _evaluate(job)
+        current: Phase | None = None
         while progress.step < job.steps and not progress.out_of_patience(training.patience):
             step = progress.step
+            phase = job.schedule.phase(step)
+            if phase is not current:
+                set_trainable(job.model, phase)
+                current = phase
             rounds = job.rounds_of(step)
             began = time.monotonic()
-            rate = training.learning_rate * rate_factor(step, job.steps, training.warmup)
+            rate = phase.rate(step)
             for group in job.optimizer.param_groups:
                 group["lr"] = rate
             with draws(recipe.seed, step, "step"):
                 try:
                     losses = backward(
-                        job.model, job.train, rounds, job.scalarize, training.tokens_per_pass, job.accelerator.autocast
+                        job.model,
+                        job.train,
+                        rounds,
+                        phase.scalarize,
+                        training.tokens_per_pass,
+                        job.accelerator.autocast,
                     )
                 except NonFiniteLoss as fault:
                     where = {fault.task: fault.rows}
@@ -85,11 +95,14 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
             job.optimizer.step()
             job.optimizer.zero_grad(set_to_none=True)
             progress.count(rounds, time.monotonic() - began)
-            job.write_log({"event": "step", "loss": losses, "rate": rate, "gradient_norm": norm})
+            change = job.schedule.change_at(step)  # a new phase or epoch, with what it changes
+            job.write_log({"event": "step", "loss": losses, "rate": rate, "gradient_norm": norm, **change})
             bar.update(progress.step, progress.status(losses))
-            epoch_over = progress.step in job.epoch_ends or progress.step == job.steps
-            if epoch_over:
+            epoch_over = progress.step in job.schedule.epoch_ends or progress.step == job.steps
+            often = recipe.evaluate.every_steps
+            if epoch_over or (often and progress.step % often == 0):
                 _evaluate(job)
+                set_trainable(job.model, phase)
             every = recipe.checkpoint.every_steps
             if epoch_over or asked or (every and progress.step % every == 0):
                 job.save()
@@ -107,8 +120,7 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
 def _evaluate(job: TrainingJob) -> None:
     """Evaluate, log, and keep the model where it is the best so far, over all or for a task."""
     found, _ = evaluate_with_progress(job.model, job.dev, job.recipe, job.reporter, job.dev_rows)
-    job.model.train()
-    job.write_log({"event": "evaluate", **found.to_json()})
+    job.write_log({"event": "evaluate", **found.to_json(), "seen": job.progress.examples})
     shown = "  ".join(f"{task} {_shown(job, found, task)}" for task in found.metrics)
     job.reporter.say(f"step {job.progress.step:,}  epoch {job.epoch()}  {shown}  overall {found.overall:.3f}")
     if not job.progress.step:

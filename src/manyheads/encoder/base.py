@@ -24,6 +24,14 @@ class Encoder(nn.Module):
         """Whether the same input may now give other states a second time."""
         return self.training
 
+    def layer_of(self, parameter: str) -> int:
+        """Which layer a parameter belongs to, from 1; 0 is the embeddings; the pooler counts as of the last layer."""
+        if not hasattr(self, "_layer_of"):
+            numbers = {id(one): number for number, layer in enumerate(self.layers, 1) for one in layer.parameters()}
+            numbers |= {id(one): self.depth for one in (self.pooler.parameters() if self.pooler else ())}
+            self._layer_of = {name: numbers.get(id(one), 0) for name, one in self.named_parameters()}
+        return self._layer_of[parameter]
+
     def embed(self, tokens: PackedTokens) -> Tensor:
         """Token embeddings [tokens, width]."""
         raise NotImplementedError

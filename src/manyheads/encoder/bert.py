@@ -121,6 +121,11 @@ class Bert(Encoder):
         config = self.config
         return self.training and max(config.hidden_dropout_prob, config.attention_probs_dropout_prob) > 0
 
+    def train(self, mode: bool = True) -> Bert:
+        super().train(mode)
+        self.dropout.train(mode and self.word.weight.requires_grad)  # frozen embeddings are the same every time
+        return self
+
     def save(self, folder: Path) -> None:
         from safetensors.torch import save_file
 

@@ -1,0 +1,138 @@
+"""When what is trained: the phases of a run, each with its sampler, rate, trainable parts and combination of losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from torch import nn
+
+from manyheads.errors import UserError
+from manyheads.model import ManyHeads
+from manyheads.optim import rate_factor
+from manyheads.recipe import PhaseSettings, Recipe
+from manyheads.sampling import Batch, Sampler, Supply
+from manyheads.seeding import seed_for
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of training. Steps are numbered through the whole run."""
+
+    name: str
+    settings: PhaseSettings
+    sampler: Sampler
+    scalarize: nn.Module
+    first: int  # its first step
+    epoch_ends: tuple[int, ...]  # number of the run's steps after which each of its epochs is over
+    peak: float  # learning rate
+    warmup: float
+
+    @property
+    def end(self) -> int:
+        return self.epoch_ends[-1]
+
+    @property
+    def rounds(self) -> int:
+        return sum(self.sampler.epochs)
+
+    def rate(self, step: int) -> float:
+        """The learning rate at a step: warm-up and decay are the phase's own."""
+        return self.peak * rate_factor(step - self.first, self.end - self.first, self.warmup)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All phases, and how rounds make steps."""
+
+    phases: tuple[Phase, ...]
+    accumulate: int
+    steps: int
+
+    @property
+    def epoch_ends(self) -> list[int]:
+        return [end for phase in self.phases for end in phase.epoch_ends]
+
+    def phase(self, step: int) -> Phase:
+        """The phase of a step; after the last step the last phase."""
+        return next((phase for phase in self.phases if step < phase.end), self.phases[-1])
+
+    def epoch(self, step: int) -> int:
+        """The epoch of a step, counted from 0 within its phase."""
+        phase = self.phase(step)
+        return next((number for number, end in enumerate(phase.epoch_ends) if step < end), len(phase.epoch_ends) - 1)
+
+    def change_at(self, step: int) -> dict[str, str | float]:
+        """What is new at a step that starts an epoch: its phase, and what the sampler changes; else nothing."""
+        phase = self.phase(step)
+        starts = step == phase.first or step in phase.epoch_ends
+        return {"phase": phase.name, **phase.sampler.state(self.epoch(step))} if starts else {}
+
+    def rounds(self, step: int) -> list[list[Batch]]:
+        """The rounds of a step, as the sampler draws them."""
+        phase = self.phase(step)
+        first = (step - phase.first) * self.accumulate
+        return [phase.sampler.round(index) for index in range(first, min(first + self.accumulate, phase.rounds))]
+
+
+def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
+    """The phases of a recipe over the data that there is; a recipe without phases is one."""
+    training = recipe.training
+    phases: list[Phase] = []
+    first = 0
+    for number, settings in enumerate(recipe.phases or [PhaseSettings()]):
+        place = ("phases", number, "sampler") if settings.sampler is not None else ("sampler",)
+        chosen = settings.tasks or list(supply.sizes)
+        own = Supply(
+            sizes={task: size for task, size in supply.sizes.items() if task in chosen},
+            batch_sizes=supply.batch_sizes,
+            seed=seed_for(supply.seed, "phase", number) if number else supply.seed,
+            epochs=settings.epochs or training.epochs,
+            rows=supply.rows,
+        )
+        try:
+            sampler: Sampler = (settings.sampler or recipe.sampler).build("samplers", own)
+        except ValueError as fault:
+            raise UserError(f"{recipe.place(*place)}: {fault}.") from None
+        ends = [first - (-rounds // training.accumulate) for rounds in accumulate(sampler.epochs)]
+        if settings.steps is not None and first + settings.steps < ends[-1]:
+            ends = [*(end for end in ends if end < first + settings.steps), first + settings.steps]
+        phases.append(
+            Phase(
+                name=settings.name or str(number + 1),
+                settings=settings,
+                sampler=sampler,
+                scalarize=(settings.combine or recipe.combine).build("scalarizers"),
+                first=first,
+                epoch_ends=tuple(ends),
+                peak=settings.learning_rate or training.learning_rate,
+                warmup=training.warmup if settings.warmup is None else settings.warmup,
+            )
+        )
+        first = ends[-1]
+    return Schedule(tuple(phases), training.accumulate, min(first, training.max_steps or first))
+
+
+def set_trainable(model: ManyHeads, phase: Phase) -> None:
+    """Let learn what the phase trains. Frozen layers run without dropout: the same input gives the same states."""
+    wanted = phase.settings.train
+    layers = range(model.encoder.depth + 1) if wanted == "all" else () if wanted == "heads" else wanted
+    for name, parameter in model.named_parameters():
+        learns = not name.startswith("encoder.") or model.encoder.layer_of(name.removeprefix("encoder.")) in layers
+        parameter.requires_grad_(learns and name in model.trainable)
+    model.train()
+    for module in model.encoder.modules():
+        parameters = list(module.parameters())
+        if parameters and not any(one.requires_grad for one in parameters):
+            module.eval()
+
+
+def count_draws(schedule: Schedule, sizes: dict[str, int]) -> dict[str, np.ndarray]:
+    """How often each example of each task is drawn in the whole run."""
+    seen = {task: np.zeros(size, dtype=np.int64) for task, size in sizes.items()}
+    for step in range(schedule.steps):
+        for batches in schedule.rounds(step):
+            for batch in batches:
+                seen[batch.task][batch.rows] += 1
+    return seen

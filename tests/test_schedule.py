@@ -1,0 +1,221 @@
+"""Phases: what each trains, when, at which rate; and that a run cut anywhere goes on to the same bits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from command import check_refused, manyheads
+from manyheads import load_recipe, train
+from manyheads.checkpoint import load_model
+from manyheads.encoder.bert import Bert
+from manyheads.job import prepare
+from manyheads.progress import Reporter
+from manyheads.registry import parts
+from manyheads.sampling import Supply
+from manyheads.schedule import plan_schedule, set_trainable
+
+ToyRecipe = Callable[..., dict[str, Any]]
+TWO_PHASES = [
+    {"name": "heads first", "epochs": 1, "train": "heads", "learning_rate": 2e-3, "warmup": 0},
+    {"name": "all", "epochs": 2, "sampler": "proportional", "warmup": 0.5},
+]
+
+
+def log_of(folder: Path, event: str = "step") -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [one for one in records if one["event"] == event]
+
+
+def make_job(settings: dict[str, Any], folder: Path) -> Any:
+    return prepare(load_recipe(settings), folder, Reporter(quiet=True), overwrite=False)
+
+
+# --- what a schedule says --------------------------------------------------------------------------------------
+
+
+def test_phases_follow_each_other_with_their_own_lengths_and_rates() -> None:
+    recipe = load_recipe(
+        {
+            "tasks": {"a": {"train": "a.csv"}, "b": {"train": "b.csv"}},
+            "training": {"learning_rate": 1e-4, "warmup": 0.0, "epochs": 2},
+            "phases": [
+                {"tasks": ["b"], "epochs": 1, "learning_rate": 1e-2},
+                {"steps": 7, "sampler": {"name": "batch-round-robin", "until": "smallest"}, "warmup": 0.5},
+            ],
+        }
+    )
+    schedule = plan_schedule(recipe, Supply({"a": 12, "b": 20}, {"a": 4, "b": 4}, 0))
+    assert [(phase.first, phase.epoch_ends) for phase in schedule.phases] == [(0, (5,)), (5, (8, 11))]
+    assert schedule.steps == 11, "of two epochs of three rounds; seven steps would be more"
+    assert {batch.task for batch in schedule.rounds(4)[0]} == {"b"}
+    assert {batch.task for batch in schedule.rounds(5)[0]} == {"a", "b"}
+    assert [schedule.phases[0].rate(step) for step in (0, 4)] == pytest.approx([1e-2, 1e-2 / 5])
+    rates = [schedule.phases[1].rate(step) for step in range(5, 11)]
+    assert rates == pytest.approx([1e-4 * share for share in (1 / 4, 2 / 4, 3 / 4, 3 / 3, 2 / 3, 1 / 3)])
+    assert [schedule.change_at(step).get("phase") for step in range(11)] == [
+        "1", None, None, None, None, "2", None, None, "2", None, None,
+    ]  # fmt: skip
+
+
+def test_steps_cut_a_phase_within_an_epoch_and_accumulation_rounds_up() -> None:
+    recipe = load_recipe(
+        {
+            "tasks": {"a": {"train": "a.csv"}},
+            "training": {"accumulate": 2},
+            "phases": [{"epochs": 2, "steps": 5}, {"epochs": 1}],
+        }
+    )
+    schedule = plan_schedule(recipe, Supply({"a": 14}, {"a": 2}, 0))  # 7 rounds an epoch
+    assert [phase.epoch_ends for phase in schedule.phases] == [(4, 5), (5 + 4,)]
+    assert [len(schedule.rounds(step)) for step in (0, 4, 5, 8)] == [2, 2, 2, 1]
+
+
+def test_a_recipe_without_phases_is_one() -> None:
+    recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "training": {"epochs": 3, "max_steps": 4}})
+    schedule = plan_schedule(recipe, Supply({"a": 8}, {"a": 4}, 0))
+    assert (len(schedule.phases), schedule.epoch_ends, schedule.steps) == (1, [2, 4, 6], 4)
+
+
+def test_phases_do_not_repeat_each_others_order() -> None:
+    recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "phases": [{"epochs": 1}, {"epochs": 1}]})
+    schedule = plan_schedule(recipe, Supply({"a": 40}, {"a": 40}, 0))
+    assert schedule.rounds(0)[0][0].rows.tolist() != schedule.rounds(1)[0][0].rows.tolist()
+
+
+# --- what learns -----------------------------------------------------------------------------------------------
+
+
+def changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
+    return {name for name, one in after.items() if not torch.equal(one, before[name])}
+
+
+@pytest.mark.parametrize(
+    ("trains", "learning"),
+    [
+        ("heads", set()),
+        ([2], {"layers.1"}),
+        ([0], {"word", "position", "segment", "norm"}),
+        ("all", {"layers.0", "layers.1", "word", "position", "segment", "norm"}),
+    ],
+)
+def test_only_what_a_phase_trains_changes(
+    toy_recipe: ToyRecipe, toy_data: Path, trains: Any, learning: set[str]
+) -> None:
+    settings = toy_recipe(phases=[{"epochs": 1, "train": trains}])
+    start = make_job(settings, toy_data / "start").model.state_dict()
+    run = train(load_recipe(settings), quiet=True)
+    moved = changed(start, load_model(run.folder / "best")[0].state_dict())
+    found = {name.removeprefix("encoder.") for name in moved if name.startswith("encoder.")}
+    assert {".".join(name.split(".")[: 2 if name.startswith("layers") else 1]) for name in found} == learning
+    assert any(name.startswith("heads.") for name in moved)
+
+
+def test_frozen_layers_draw_no_dropout(toy_recipe: ToyRecipe, toy_data: Path) -> None:
+    job = make_job(toy_recipe(phases=[{"train": "heads"}, {"train": [2]}, {}]), toy_data / "run")
+    encoder = job.model.encoder
+    assert isinstance(encoder, Bert)
+    states = []
+    for phase in job.schedule.phases:
+        set_trainable(job.model, phase)
+        states.append([encoder.training, encoder.dropout.training, *(layer.training for layer in encoder.layers)])
+    assert states == [[False] * 4, [True, False, False, True], [True] * 4]
+    assert job.model.head("mood").training
+
+
+# --- exactness -------------------------------------------------------------------------------------------------
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    last = sorted((folder / "checkpoints").glob("step-*"))[-1]
+    return {**load_file(last / "model.safetensors"), **load_file(last / "optimizer.safetensors")}
+
+
+@pytest.mark.parametrize("name", [part.name for part in parts("samplers")])
+def test_every_sampler_resumes_in_the_middle_of_an_epoch(
+    name: str, toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after a checkpoint that stands nowhere special, in process."""
+    check_resumed(toy_recipe, monkeypatch, sampler=name, training={"epochs": 3, "batch_size": 8, "learning_rate": 1e-3})
+
+
+@pytest.mark.parametrize("at", [4, 5, 6])
+def test_a_run_resumes_before_at_and_after_a_change_of_phase(
+    at: int, toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_resumed(toy_recipe, monkeypatch, at=at, phases=TWO_PHASES)
+
+
+def check_resumed(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch, at: int = 3, **changes: Any) -> None:
+    from manyheads import resume, training
+
+    checkpoint = {"every_steps": 1}
+    straight = train(load_recipe(toy_recipe(name="straight", checkpoint=checkpoint, **changes)), quiet=True)
+
+    class Killed(Exception):
+        pass
+
+    real = training.backward
+
+    def killed(*given: Any) -> Any:
+        killed.calls += 1  # type: ignore[attr-defined]
+        if killed.calls == at + 1:  # type: ignore[attr-defined]
+            raise Killed
+        return real(*given)
+
+    killed.calls = 0  # type: ignore[attr-defined]
+    recipe = load_recipe(toy_recipe(name="cut", checkpoint=checkpoint, **changes))
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "backward", killed)
+        with pytest.raises(Killed):
+            train(recipe, quiet=True)
+    resume(recipe.folder, quiet=True)
+    one, other = weights(straight.folder), weights(recipe.folder)
+    assert one.keys() == other.keys()
+    for key, tensor in one.items():
+        assert torch.equal(tensor, other[key]), key
+    for first, second in zip(log_of(straight.folder), log_of(recipe.folder), strict=True):
+        assert {**first, "seconds": 0} == {**second, "seconds": 0}
+
+
+# --- from the command line -------------------------------------------------------------------------------------
+
+
+def test_phases_are_said_logged_and_evaluated(recipe_file: Callable[..., Path], toy_data: Path) -> None:
+    result = manyheads("train", recipe_file(phases=TWO_PHASES), "evaluate.every_steps=4")
+    assert result.returncode == 0, result.stderr
+    assert "heads first (heads; batch-round-robin) → all (all; proportional): " in result.stderr
+    assert "each is of a task drawn at random" in result.stderr
+    run = toy_data / "runs" / "toy"
+    changes = [(one["step"], one["phase"], one.get("alpha")) for one in log_of(run) if "phase" in one]
+    assert [change[1:] for change in changes] == [("heads first", None), ("all", 1.0), ("all", 1.0)]
+    evaluated = [one["step"] for one in log_of(run, "evaluate")]
+    steps = log_of(run)[-1]["step"]
+    ends = [change[0] - 1 for change in changes[1:]] + [steps]
+    assert evaluated == sorted({*range(4, steps + 1, 4), *ends})
+    assert log_of(run, "evaluate")[-1]["seen"].keys() == {"mood", "near"}
+    again = manyheads("train", run / "recipe.yaml", "name=again", "--quiet")
+    assert again.returncode == 0, again.stderr
+    assert [one["loss"] for one in log_of(run.with_name("again"))] == [one["loss"] for one in log_of(run)]
+
+
+@pytest.mark.parametrize(
+    ("phases", "message"),
+    [
+        ([{"tasks": ["nera"]}], "phases.1.tasks: no task 'nera'. Did you mean 'near'?"),
+        ([{"train": [7]}], "phases.train: layers are 1 to 2 here, 0 is the embeddings; found [7]."),
+        ([{"train": "head"}], "phases.train"),
+        ([{"sampler": {"name": "batch-round-robin", "until": "x"}}], "phases.sampler: 'until' is 'largest'"),
+        ([{"epoch": 1}], "phases.epoch: unknown key. Did you mean 'epochs'?"),
+        ([], "phases: List should have at least 1 item"),
+    ],
+)
+def test_phases_that_cannot_be(phases: Any, message: str, recipe_file: Callable[..., Path]) -> None:
+    check_refused(manyheads("train", recipe_file(phases=phases)), message)
