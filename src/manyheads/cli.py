@@ -157,6 +157,29 @@ def parts(
 
 
 @app.command()
+def plan(
+    recipe: RecipeArgument,
+    overrides: Overrides = None,
+    timed: Annotated[
+        bool, typer.Option("--time/--no-time", help="Run a few steps to estimate time and memory.")
+    ] = True,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """What training a recipe would do: how often each task is seen, what an epoch is, time and memory."""
+    from manyheads.plan import describe_plan, make_plan
+    from manyheads.progress import Reporter
+    from manyheads.recipe_file import load_recipe, parse_overrides
+
+    found = make_plan(load_recipe(recipe, parse_overrides(overrides or [])), Reporter(quiet), timed)
+    if as_json:
+        _print_json(found.to_json())
+        return
+    _print_table([{key.replace("_", " "): value for key, value in vars(one).items()} for one in found.tasks], False)
+    print(describe_plan(found))
+
+
+@app.command()
 def check(
     recipe: RecipeArgument,
     overrides: Overrides = None,

@@ -26,7 +26,7 @@ from manyheads.progress import Reporter
 from manyheads.recipe import EncoderSettings, Recipe
 from manyheads.sampling import Batch, Supply
 from manyheads.schedule import Schedule, plan_schedule
-from manyheads.task_data import TaskData, load_tasks
+from manyheads.task_data import load_tasks
 from manyheads.tasks import PARTS, Task
 from manyheads.tokens import Tokenizer
 
@@ -74,6 +74,7 @@ class TrainingJob:
     model: ManyHeads
     optimizer: torch.optim.Optimizer
     schedule: Schedule
+    batch_sizes: dict[str, int]
     train: dict[str, TaskTokens]
     dev: dict[str, TaskTokens]
     test: dict[str, TaskTokens]
@@ -129,13 +130,24 @@ def machine(recipe: Recipe) -> dict[str, str | int]:
 
 
 def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -> TrainingJob:
+    """Everything a training needs, and its run folder: a new one, or where an old one stopped."""
+    going_on = not overwrite and bool(saved.find_checkpoints(folder / "checkpoints"))
+    job = assemble(recipe, folder, reporter, going_on)
+    if overwrite:
+        shutil.rmtree(folder, ignore_errors=True)
+    _open_folder(job)
+    _announce(job)
+    return job
+
+
+def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = False) -> TrainingJob:
+    """The same before anything is written."""
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
     for file in map(Path, recipe.imports):
         reporter.say(f"imports: {file} ({', '.join(imported_parts(file)) or 'registers no part'})")
     loaded = load_tasks(recipe)
-    going_on = not overwrite and bool(saved.find_checkpoints(folder / "checkpoints"))
     encoder = load_encoder(_encoder_settings(recipe, folder, going_on))
     origin = f"that of {recipe.init}" if recipe.init else f"{recipe.encoder.name} ({encoder.found.where})"
     reporter.say(f"encoder: {origin}")
@@ -183,6 +195,7 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
         model=model,
         optimizer=build_optimizer(model, recipe.training),
         schedule=schedule,
+        batch_sizes=batch_sizes,
         train=splits["train"],
         dev=splits["dev"],
         test=splits["test"],
@@ -191,10 +204,6 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
         progress=Progress(),
     )
     _note_truncation(job)
-    if overwrite:
-        shutil.rmtree(folder, ignore_errors=True)
-    _open_folder(job, loaded)
-    _announce(job, batch_sizes)
     return job
 
 
@@ -256,7 +265,7 @@ def _note_truncation(job: TrainingJob) -> None:
                 job.notes.append(f"{name}: {count:,} of {len(data):,} {split} inputs are cut to {longest} tokens")
 
 
-def _open_folder(job: TrainingJob, loaded: dict[str, TaskData]) -> None:
+def _open_folder(job: TrainingJob) -> None:
     """A new run folder, or the last checkpoint of an old one."""
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -277,7 +286,8 @@ def _open_folder(job: TrainingJob, loaded: dict[str, TaskData]) -> None:
     _cut_log(job.folder / "log.jsonl", job.progress.step if found else -1)
     if not found:
         resolved = {
-            name: settings.model_copy(update=_resolved(loaded[name])) for name, settings in job.recipe.tasks.items()
+            name: settings.model_copy(update=_resolved(job.model.tasks[name]))
+            for name, settings in job.recipe.tasks.items()
         }
         write_text(job.folder / "recipe.yaml", job.recipe.model_copy(update={"tasks": resolved}).to_yaml())
         job.write_log({"event": "start", "machine": machine(job.recipe), "notes": job.notes})
@@ -293,9 +303,8 @@ def _forget_lost_models(job: TrainingJob) -> None:
             job.reporter.say(f"note: {folder} is gone; the best from here on takes its place")
 
 
-def _resolved(data: TaskData) -> dict[str, Any]:
+def _resolved(task: Task) -> dict[str, Any]:
     """What was inferred, as the recipe would have said it."""
-    task = data.task
     several = isinstance(task.columns.label, tuple)  # whose classes are its columns
     values = {value: task.labels.names[index] for value, index in task.labels.values.items()}
     return {
@@ -323,7 +332,8 @@ def _logged_step(line: str) -> float:
         return math.inf
 
 
-def _announce(job: TrainingJob, batch_sizes: dict[str, int]) -> None:
+def _announce(job: TrainingJob) -> None:
+    batch_sizes = job.batch_sizes
     for name, task in job.model.tasks.items():
         parts = ", ".join(part.name for part in (task.encoding, task.pooling, task.head, task.loss))
         own = f"the head of {task.head_of}" if task.head_of else parts

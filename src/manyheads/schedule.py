@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
-import numpy as np
 from torch import nn
 
 from manyheads.errors import UserError
@@ -126,13 +125,3 @@ def set_trainable(model: ManyHeads, phase: Phase) -> None:
         parameters = list(module.parameters())
         if parameters and not any(one.requires_grad for one in parameters):
             module.eval()
-
-
-def count_draws(schedule: Schedule, sizes: dict[str, int]) -> dict[str, np.ndarray]:
-    """How often each example of each task is drawn in the whole run."""
-    seen = {task: np.zeros(size, dtype=np.int64) for task, size in sizes.items()}
-    for step in range(schedule.steps):
-        for batches in schedule.rounds(step):
-            for batch in batches:
-                seen[batch.task][batch.rows] += 1
-    return seen

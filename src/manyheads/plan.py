@@ -1,0 +1,194 @@
+"""What a recipe will do, before it does it: how often each task is seen, what an epoch is, how long it will take."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from manyheads.combine.backward import backward
+from manyheads.job import TrainingJob, assemble
+from manyheads.predict import predict_tasks
+from manyheads.progress import Reporter, duration
+from manyheads.recipe import Recipe
+from manyheads.sampling import Batch
+from manyheads.schedule import set_trainable
+from manyheads.seeding import draws, generator
+
+TIMED_STEPS = 6  # after one that warms up
+LOOKED_AT = 200  # steps, of which the one with most tokens is run for its memory
+TIMED_EXAMPLES = 64  # of dev
+OFTEN = 5.0  # passes over a task in one epoch; paper D caps there, paper E over-fitted at 16
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """How one task fares over the whole run."""
+
+    task: str
+    examples: int  # labelled train rows
+    batch_size: int
+    batches_per_pass: int
+    batches: int  # in the whole run
+    passes: float  # over the task's examples, in the whole run
+    passes_per_epoch: float  # the most in any epoch
+    most_seen: int  # how often the most-repeated example comes
+    share_of_batches: float
+    share_of_examples: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `manyheads plan` tells."""
+
+    tasks: list[TaskPlan]
+    phases: list[dict[str, Any]]
+    steps: int
+    epochs: int
+    advice: list[str]
+    notes: list[str]
+    seconds: float | None = None  # estimated, evaluations included
+    memory: float | None = None  # gigabytes at the most, as measured
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = True) -> Plan:
+    """The plan of a recipe; `timed` also runs a few steps on the real encoder."""
+    job = assemble(recipe, recipe.folder, reporter or Reporter(quiet=True))
+    tasks = _count(job)
+    phases = [
+        {
+            "phase": phase.name,
+            "steps": min(phase.end, job.steps) - phase.first,
+            "epochs": len(phase.epoch_ends),
+            "sampler": (phase.settings.sampler or recipe.sampler).name,
+            "trains": str(phase.settings.train),
+            "rate": phase.peak,
+            "an epoch": phase.sampler.meaning,
+        }
+        for phase in job.schedule.phases
+        if phase.first < job.steps
+    ]
+    seconds, memory = _time(job) if timed else (None, None)
+    epochs = sum(1 for end in job.schedule.epoch_ends if end <= job.steps) or 1
+    return Plan(tasks, phases, job.steps, epochs, _advise(tasks), job.notes, seconds, memory)
+
+
+def _count(job: TrainingJob) -> list[TaskPlan]:
+    """By going through every round of the run: what a sampler says of itself is not taken on trust."""
+    seen = {name: np.zeros(len(data), dtype=np.int64) for name, data in job.train.items()}
+    batches = dict.fromkeys(seen, 0)
+    in_epoch = dict.fromkeys(seen, 0)
+    most_in_epoch = dict.fromkeys(seen, 0)
+    ends = set(job.schedule.epoch_ends)
+    for step in range(job.steps):
+        for batch in (batch for one in job.rounds_of(step) for batch in one):
+            seen[batch.task][batch.rows] += 1
+            batches[batch.task] += 1
+            in_epoch[batch.task] += len(batch.rows)
+        if step + 1 in ends or step + 1 == job.steps:
+            most_in_epoch = {name: max(most_in_epoch[name], count) for name, count in in_epoch.items()}
+            in_epoch = dict.fromkeys(seen, 0)
+    examples = {name: int(counts.sum()) for name, counts in seen.items()}
+    return [
+        TaskPlan(
+            task=name,
+            examples=task.rows,
+            batch_size=job.batch_sizes[name],
+            batches_per_pass=-(-len(job.train[name]) // job.batch_sizes[name]),
+            batches=batches[name],
+            passes=examples[name] / task.rows,
+            passes_per_epoch=most_in_epoch[name] / task.rows,
+            most_seen=int(seen[name].max()),
+            share_of_batches=batches[name] / max(1, sum(batches.values())),
+            share_of_examples=examples[name] / max(1, sum(examples.values())),
+        )
+        for name, task in job.model.tasks.items()
+    ]
+
+
+def _advise(tasks: list[TaskPlan]) -> list[str]:
+    found = []
+    for one in tasks:
+        if not one.batches:
+            found.append(f"{one.task} is never trained on: no phase has it, or the run is too short.")
+        elif one.passes < 1:
+            found.append(
+                f"{one.task} is not seen in full: {one.passes:.0%} of its examples. More epochs, or a sampler that "
+                "ends with this task, would use the rest."
+            )
+        if one.passes_per_epoch > OFTEN:
+            found.append(
+                f"{one.task} is passed {one.passes_per_epoch:.1f} times in an epoch, which invites over-fitting "
+                "(paper E saw it at 16). Samplers `capped`, `full-data` or `proportional` repeat it less."
+            )
+    return found
+
+
+def _time(job: TrainingJob) -> tuple[float, float]:
+    """Seconds for the run, and the most memory in gigabytes, from a few steps and a little of dev."""
+    recipe = job.recipe
+    some = generator(recipe.seed, "plan").permutation(job.steps).tolist()
+    largest = max(some[:LOOKED_AT], key=lambda step: _tokens(job, step))
+    taken: list[float] = []
+    for number, step in enumerate([largest, *sorted(some[:TIMED_STEPS])]):
+        phase = job.schedule.phase(step)
+        set_trainable(job.model, phase)
+        rounds: list[list[Batch]] = job.rounds_of(step)
+        began = time.monotonic()
+        with draws(recipe.seed, step, "step"):
+            backward(
+                job.model,
+                job.train,
+                rounds,
+                phase.scalarize,
+                recipe.training.tokens_per_pass,
+                job.accelerator.autocast,
+            )
+        job.optimizer.step()
+        job.optimizer.zero_grad(set_to_none=True)
+        if number:  # the first one warms up, and takes the most memory
+            taken.append(time.monotonic() - began)
+    began = time.monotonic()
+    rows = {name: some[:TIMED_EXAMPLES] for name, some in job.dev_rows.items()}
+    predict_tasks(job.model, job.dev, recipe.evaluate.tokens_per_pass, rows)
+    each = (time.monotonic() - began) / max(1, sum(map(len, rows.values())))
+    while_training = len(job.schedule.epoch_ends) * sum(map(len, job.dev_rows.values()))
+    evaluated = while_training + sum(map(len, job.dev.values())) + sum(map(len, job.test.values()))
+    return float(np.mean(taken)) * job.steps + each * evaluated, _peak_memory()
+
+
+def _tokens(job: TrainingJob, step: int) -> int:
+    batches = [batch for one in job.rounds_of(step) for batch in one]
+    return sum(int(column.lengths[batch.rows].sum()) for batch in batches for column in job.train[batch.task].texts)
+
+
+def _peak_memory() -> float:
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 1e9
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes / 1e6 if sys.platform != "darwin" else kilobytes / 1e9  # there it is bytes
+
+
+def describe_plan(plan: Plan) -> str:
+    """The sentences below the table."""
+    lines = [
+        f"phase {one['phase']}: {one['steps']:,} steps, {one['epochs']} epoch{'s' if one['epochs'] > 1 else ''}, "
+        f"{one['sampler']}, trains {one['trains']}, rate {one['rate']:g}. {one['an epoch']}"
+        for one in plan.phases
+    ]
+    if plan.seconds is not None:
+        lines.append(
+            f"about {duration(plan.seconds)} here, evaluations included, and {plan.memory:.1f} GB at the most "
+            f"(from {TIMED_STEPS} timed steps)"
+        )
+    lines += [f"note: {note}" for note in plan.notes]
+    lines += [f"advice: {one}" for one in plan.advice]
+    return "\n".join(lines)
