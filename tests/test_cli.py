@@ -14,7 +14,7 @@ from command import manyheads
 from manyheads.registry import parts
 from manyheads.tokens import cache_folder
 
-COMMANDS = ("train", "resume", "evaluate", "predict", "recipes", "parts", "doctor", "demo")
+COMMANDS = ("train", "resume", "evaluate", "predict", "plan", "check", "recipes", "parts", "doctor", "demo")
 
 
 @pytest.fixture(scope="module")

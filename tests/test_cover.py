@@ -108,8 +108,8 @@ def test_what_is_called_legal_can_be_built(toy_encoder: Path) -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"encoding": "single"}, "tasks.near.encoding: 'single' takes one text column, this task has two; use 'cross'."),
     ({"encoding": "bi-cosine", "head": "linear"}, "tasks.near.head: 'bi-cosine' gives the prediction itself; use head"),
-    ({"head": "none"}, "tasks.near.head: 'none' makes no prediction of what 'cross' gives; use 'linear'"),
-    ({"output": "similarity"}, "tasks.near.output: 'similarity' does not go with encoding 'cross'"),
+    ({"head": "none"}, "tasks.near.head: 'none' makes no prediction of features; use 'linear'"),
+    ({"output": "similarity"}, "tasks.near.output: 'similarity' does not go with this encoding; use 'raw'"),
     ({"encoding": "bi-cosine", "output": "clamp"}, "tasks.near.output: 'clamp' does not go with encoding 'bi-cosine'"),
     ({"head": "lstm", "pooling": "mean"}, "tasks.near.pooling: head 'lstm' reads the token states itself; leave"),
     ({"loss": "cross-entropy"}, "tasks.near.loss: 'cross-entropy' needs classes, this task is a regression."),
@@ -121,7 +121,18 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "tasks.near.pooling: this encoder has 2 layers: 'layer' is from 0",
     ),
     ({"encoding": {"name": "bi-shared", "group": "a b"}}, "tasks.near.encoding: 'group' is a name of letters"),
-    ({"head": {"name": "mlp", "layers": 0}}, "tasks.near.head: 'layers' of head 'mlp' is at least 1."),
+    ({"head": {"name": "mlp", "layers": 0}}, "tasks.near.head: option 'layers' of 'mlp': Input should be greater"),
+    ({"head": {"dropout": 1.0}}, "tasks.near.head: option 'dropout' of 'linear': Input should be less than 1"),
+    ({"head": {"dropout": -0.5}}, "option 'dropout' of 'linear': Input should be greater than or equal to 0"),
+    ({"head": {"name": "hidden", "units": -1}}, "option 'units' of 'hidden': Input should be greater than or equal"),
+    ({"head": {"name": "lstm", "units": 0}}, "tasks.near.head: option 'units' of 'lstm': Input should be greater"),
+    ({"encoding": {"name": "bi-scaled-cosine", "start": -3}}, "option 'start' of 'bi-scaled-cosine': Input should"),
+    ({"metrics": [{"name": "within", "tolerance": -1}]}, "option 'tolerance' of 'within': Input should be greater"),
+    (
+        {"encoding": "bi-cosine", "loss": {"name": "cosine-embedding", "threshold": 99}},
+        "tasks.near.loss: 'threshold' is between 0 and 5, as labels are, found 99.",
+    ),
+    ({"metrics": ["mse", "mse"]}, "tasks.near.metrics: a metric is named twice."),
 ]
 
 
@@ -132,6 +143,23 @@ def test_misfits_are_refused_before_anything_is_written(
     file = recipe_file(tasks={"near": {"train": "near.tsv", "range": [0, 5], **settings}})
     check_refused(manyheads("train", file), "recipe.yaml:", message)
     assert not (toy_data / "runs").exists()
+    checked = manyheads("check", file)
+    assert checked.returncode in (1, 2), "the check refuses what training refuses"
+    assert message in checked.stdout + checked.stderr
+    assert "Traceback" not in checked.stderr
+
+
+def test_parts_that_cannot_go_together_are_refused_with_all_other_faults_when_the_recipe_is_read(
+    recipe_file: Callable[..., Path],
+) -> None:
+    tasks = {"near": {"train": "absent.tsv", "encoding": "bi-cosine", "head": "mlp", "output": "clamp", "los": "mse"}}
+    check_refused(
+        manyheads("train", recipe_file(tasks=tasks)),
+        "3 faults",
+        "tasks.near.head: 'bi-cosine' gives the prediction itself; use head 'none'.",
+        "tasks.near.output: 'clamp' does not go with encoding 'bi-cosine'; use 'similarity'.",
+        "tasks.near.los: unknown key",
+    )
 
 
 def test_misfits_of_classes(recipe_file: Callable[..., Path]) -> None:
@@ -143,6 +171,10 @@ def test_misfits_of_classes(recipe_file: Callable[..., Path]) -> None:
     check_refused(
         manyheads("train", recipe_file(tasks={"mood": {**moods, "output": "sigmoid"}})),
         "tasks.mood.output: output 'sigmoid' needs numbers, this task has classes.",
+    )
+    check_refused(
+        manyheads("train", recipe_file(tasks={"mood": {**moods, "metrics": ["f1-per-class", "accuracy"]}})),
+        "tasks.mood.metrics: 'f1-per-class' has a number per class, so it cannot be the first.",
     )
     weights = {"name": "cross-entropy", "class_weights": {"9": 2.0}}
     check_refused(

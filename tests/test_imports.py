@@ -94,3 +94,67 @@ def test_only_local_python_files_are_taken(recipe_file: Callable[..., Path]) -> 
     for name in ("https://example.org/parts.py", "absent.py", "mood.csv"):
         check_refused(manyheads("train", recipe_file(imports=[name])), "recipe.yaml:", "takes local files only")
     check_refused(manyheads("train", recipe_file(imports={"a": 1})), "imports: Input should be a valid list")
+
+
+HEADER = "from manyheads import register\nfrom manyheads.losses import Loss\n"
+LOSS = (
+    HEADER
+    + "@register('losses', 'absolute')\nclass A(Loss):\n    def __call__(self, outputs, labels):\n        return "
+)
+FAULTS = {
+    "scalar": (
+        LOSS + "(outputs[:, 0] - labels).abs().mean()\n",
+        "loss 'absolute' of task 'near' gave a tensor of shape [] for 8 examples; a loss gives one value per example",
+    ),
+    "raising": (LOSS + "outputs @ outputs\n", "my_parts.py:6: RuntimeError: "),
+    "leaving": ("import sys\nsys.exit(3)\n", "my_parts.py:2: SystemExit: 3"),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_faults_of_own_parts_at_work_are_told_with_their_line(
+    kind: str, own: Path, recipe_file: Callable[..., Path]
+) -> None:
+    content, message = FAULTS[kind]
+    own.write_text(content)
+    check_refused(manyheads("train", recipe_file(tasks=TASKS, imports=["my_parts.py"])), message)
+
+
+def test_a_metric_says_which_kinds_it_measures(own: Path, recipe_file: Callable[..., Path]) -> None:
+    body = "def mine(predicted, labels, task):\n    'A number.'\n    return 0.5\n"
+    own.write_text("from manyheads import register\n\n@register('metrics', 'mine')\n" + body)
+    tasks = {"near": {"train": "near.tsv", "range": [0, 5], "metrics": ["mine"]}}
+    file = recipe_file(tasks=tasks, imports=["my_parts.py"])
+    check_refused(manyheads("train", file), "'mine' is registered without saying which kinds it measures; use @metric")
+    says = "@metric('mine', kinds=('regression',), best='high', scale='share')\n"
+    own.write_text("from manyheads.metrics import metric\n\n" + says + body)
+    result = manyheads("train", file, "training.epochs=1")
+    assert "near mine 0.500  overall 0.500" in result.stderr, result.stderr
+
+
+WIDE = """
+from torch import nn
+from manyheads import register
+from manyheads.heads import Head
+
+@register("heads", "wide")
+class Wide(Head):
+    "Two layers."
+    def __init__(self, features, outputs):
+        super().__init__()
+        self.one, self.two = nn.Linear(features, 5), nn.Linear(5, outputs)
+    def forward(self, x):
+        return self.two(self.one(x))
+"""
+
+
+def test_a_run_whose_part_has_another_shape_now_is_refused(
+    own: Path, recipe_file: Callable[..., Path], toy_data: Path
+) -> None:
+    own.write_text(WIDE)
+    tasks = {"near": {"train": "near.tsv", "range": [0, 5], "head": "wide"}}
+    result = manyheads("train", recipe_file(tasks=tasks, imports=["my_parts.py"]), "training.epochs=1")
+    assert result.returncode == 0, result.stderr
+    own.write_text(WIDE.replace("5", "6"))
+    refused = manyheads("predict", toy_data / "runs" / "toy", "--text", "a", "--text", "b")
+    check_refused(refused, "its heads do not fit", f"imports: {own}")

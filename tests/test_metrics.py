@@ -403,3 +403,14 @@ def test_importing_metrics_does_not_wait_for_their_libraries() -> None:
     code = "import sys, manyheads.metrics; print(*{'sklearn', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_one_class_of_a_multi_label_task_is_that_class_not_its_absence() -> None:
+    """10 of 100 rows have the class and no guess does: its F1 is 0, not that of the 90 without it."""
+    task = a_task("multi-label", 1)
+    labels = np.zeros((100, 1), dtype=int)
+    labels[:10] = 1
+    found = score(task, np.full((100, 1), 0.1), labels)
+    assert (found["macro-f1"], found["micro-f1"]) == (0.0, 0.0)
+    half = np.where(np.arange(100)[:, None] < 5, 0.9, 0.1)
+    assert score(task, half, labels)["macro-f1"] == pytest.approx(2 * 5 / (2 * 5 + 0 + 5))

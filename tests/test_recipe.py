@@ -129,7 +129,7 @@ training:
     )
     assert sorted(faults(file), key=lambda line: int(line.split(":")[1])) == [
         "mine.yaml:2: encodr: unknown key. Did you mean 'encoder'? Known: checkpoint, combine, data, description, "
-        "encoder, evaluate, imports, init, name, output, sampler, seed, tasks, training.",
+        "encoder, evaluate, imports, init, name, output, phases, sampler, seed, tasks, training.",
         "mine.yaml:6: tasks.near.train.fil: unknown key. Did you mean 'file'? Known: config, demo, file, hub, "
         "optional, revision, split.",
         "mine.yaml:8: tasks.near.batch_size: Input should be greater than or equal to 1 (found 0)",
@@ -139,7 +139,7 @@ training:
         f"Known: {', '.join(part.name for part in parts('losses'))}.",
         "mine.yaml:16: tasks.mood.predictions.format: Input should be 'csv' or 'course' (found 'xml')",
         "mine.yaml:17: tasks.far.train: missing.",
-        "mine.yaml:19: sampler: 'batch-round-robin' has no option 'untl'. Did you mean 'until'? Known: until.",
+        "mine.yaml:19: sampler: 'batch-round-robin' has no option 'untl'. Did you mean 'until'? Known: step, until.",
         "mine.yaml:23: training.epochs: Input should be a valid integer, unable to parse string as an integer "
         "(found 'many')",
     ]

@@ -61,7 +61,7 @@ def test_every_wrong_option_is_named_with_the_nearest() -> None:
 def test_an_unknown_name_lists_the_known_ones_and_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"^unknown loss 'msee'\. Did you mean 'mse'\? Known: binary-cross-entropy, "):
         find("losses", "msee")
-    with pytest.raises(ValueError, match=r"^unknown sampler 'zzz'\. Known: batch-round-robin"):
+    with pytest.raises(ValueError, match=r"^unknown sampler 'zzz'\. Known: annealed, balanced, batch-round-robin"):
         find("samplers", "zzz")
 
 

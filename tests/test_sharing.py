@@ -270,7 +270,7 @@ def test_tasks_on_one_file_draw_the_same_rows_and_skip_blanks(
         assert note in [*polarity.notes, *stars.notes]
     job = prepare(recipe, toy_data / "run", Reporter(quiet=True), overwrite=False)
     seen: dict[str, list[int]] = {"stars": [], "polarity": []}
-    for step in range(job.epoch_ends[0]):
+    for step in range(job.schedule.epoch_ends[0]):
         (batches,) = job.rounds_of(step)
         by_task = {batch.task: set(batch.rows.tolist()) for batch in batches}
         assert by_task["polarity"] <= by_task["stars"]
@@ -333,3 +333,69 @@ def test_a_file_of_several_tasks_from_the_command_line(recipe_file: Callable[...
     assert set(told[0]) == {"id", "stars", "polarity"}
     assert set(told[0]["polarity"]["probabilities"]) == {"0", "1"}
     check_refused(manyheads("predict", run, "--all", "--task", "stars", "--text", "x"), "--task or --all, not both")
+
+
+def test_rows_are_the_same_however_file_and_columns_are_written(
+    toy_recipe: Callable[..., dict[str, Any]], toy_data: Path
+) -> None:
+    write_stars(toy_data)
+    tasks = star_tasks()
+    tasks["polarity"] = {"train": "./stars.csv", "label": "polarity"}  # its text column is recognised
+    assert {one.rows for one in load_tasks(load_recipe(toy_recipe(tasks=tasks))).values()} == {"stars+polarity"}
+
+
+def test_tasks_of_which_one_holds_out_rows_are_not_together_and_say_so(
+    toy_recipe: Callable[..., dict[str, Any]], toy_data: Path
+) -> None:
+    write_stars(toy_data)
+    settings = toy_recipe(tasks=star_tasks(dev="stars.csv"))
+    settings["data"]["bad_rows"] = "skip"
+    loaded = load_tasks(load_recipe(settings))
+    assert [one.rows for one in loaded.values()] == [None, None]
+    assert "so it trains on texts that are held out there as dev" in loaded["stars"].notes[-1]
+    assert not any("held out there" in note for note in loaded["polarity"].notes)
+
+
+@pytest.mark.parametrize("tokens", [1, 30, 45])
+def test_rows_drawn_together_are_encoded_once_also_in_several_passes(
+    toy_recipe: Callable[..., dict[str, Any]], toy_data: Path, monkeypatch: pytest.MonkeyPatch, tokens: int
+) -> None:
+    write_stars(toy_data)
+    job = prepare(load_recipe(toy_recipe(tasks=star_tasks())), toy_data / "run", Reporter(quiet=True), overwrite=False)
+    counted = Tokens(job.model, monkeypatch)
+    rounds = job.rounds_of(0)
+    backward(job.model, job.train, rounds, Sum(), tokens, nullcontext)
+    rows = {row for batch in rounds[0] for row in batch.rows.tolist()}
+    assert len(counted.passed) > 1
+    assert sum(counted.passed) == sum(len(job.train["stars"].inputs(job.model, row)[0].ids) for row in rows)
+
+
+def test_a_sparse_task_is_evaluated_on_rows_that_have_its_label(
+    toy_recipe: Callable[..., dict[str, Any]], toy_data: Path
+) -> None:
+    rows = "".join(f"text {i},{i % 2},{i % 3 if i % 10 == 0 else ''}\n" for i in range(60))
+    (toy_data / "sparse.csv").write_text("text,often,seldom\n" + rows)
+    shared = {"train": "sparse.csv", "dev": "sparse.csv", "text": "text"}
+    tasks = {name: {**shared, "label": name} for name in ("often", "seldom")}
+    recipe = load_recipe(toy_recipe(tasks=tasks, evaluate={"max_examples": 5}))
+    job = prepare(recipe, toy_data / "run", Reporter(quiet=True), overwrite=False)
+    assert {name: len(chosen) for name, chosen in job.dev_rows.items()} == {"often": 5, "seldom": 5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"range": [0, 500]}, "tasks.far.range: this task uses the head of 'near', and with it its range ((0.0, 5.0))"),
+        ({"scale": "raw"}, "tasks.far.scale: this task uses the head of 'near', and with it its scale (standard)"),
+        ({"train": "score.csv"}, "tasks.far.head_of: the head of 'near' reads two text columns, this task has 1."),
+    ],
+)
+def test_a_shared_head_has_one_range_and_one_kind_of_input(
+    changes: dict[str, Any], message: str, recipe_file: Callable[..., Path], toy_data: Path
+) -> None:
+    (toy_data / "score.csv").write_text("text,score\n" + "".join(f"text {i},{i % 5 + 0.5}\n" for i in range(20)))
+    tasks = {
+        "near": {"train": "near.tsv", "range": [0, 5]},
+        "far": {"train": "near.tsv", "head_of": "near", **changes},
+    }
+    check_refused(manyheads("train", recipe_file(tasks=tasks)), message)

@@ -75,8 +75,10 @@ def load_model(folder: Path) -> tuple[ManyHeads, dict[str, Any]]:
     encoder = load_encoder(EncoderSettings(name=str(folder))).encoder
     model = ManyHeads(encoder, tasks, Tokenizer(folder), saved["max_length"], seed=0)
     found = _load(folder / "heads.safetensors")
-    if found.keys() != model.head_states().keys():
-        raise UserError(f"{folder}: its heads are of another version of manyheads, or of another my_parts.py.{DAMAGED}")
+    if _shapes(found) != _shapes(model.head_states()):
+        raise UserError(
+            f"{folder}: its heads do not fit: they were made by another version of manyheads, or of an imported file."
+        )
     model.load_state_dict(found, strict=False)  # the encoder is loaded already
     return model.eval(), saved["about"]
 
@@ -138,6 +140,10 @@ def load_checkpoint(checkpoint: Path, model: ManyHeads, optimizer: torch.optim.O
 def _names(model: ManyHeads, optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, str]:
     optimised = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     return {parameter: name for name, parameter in model.named_parameters() if parameter in optimised}
+
+
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: one.shape for name, one in tensors.items()}
 
 
 def _load(file: Path) -> dict[str, Tensor]:

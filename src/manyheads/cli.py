@@ -78,7 +78,7 @@ def evaluate(run: RunArgument, model: ModelOption = "best", as_json: AsJson = Fa
     from manyheads.progress import Reporter
     from manyheads.run import Run
 
-    opened = Run(run, model)
+    opened = _opened(Run(run, model))
     _print_metrics({"dev": opened.evaluate(Reporter(quiet)).to_json(), "model": opened.about}, as_json)
 
 
@@ -107,7 +107,7 @@ def predict(
         raise UserError("predict: give a FILE or --text, not both.")
     if every and task:
         raise UserError("predict: give --task or --all, not both.")
-    opened = Run(run, model)
+    opened = _opened(Run(run, model))
     if every:
         _print_every_task(opened, file, text, as_json)
         return
@@ -240,9 +240,24 @@ def main() -> None:
     except Interrupted as stopped:
         print(stopped, file=sys.stderr)
         sys.exit(stopped.exit_code)
+    except Exception as fault:
+        from manyheads.imports import explain_fault
+
+        told = explain_fault(fault)
+        if told is None:
+            raise  # ours to mend, so all of it is shown
+        print(f"error: {told}", file=sys.stderr)
+        sys.exit(2)
 
 
 # --- printing --------------------------------------------------------------------------------------------------
+
+
+def _opened(run: Any) -> Any:
+    """A run whose imported files, which are code, are named before they are used."""
+    for file in run.recipe.imports:
+        print(f"imports: {file}", file=sys.stderr)
+    return run
 
 
 def _print_every_task(run: Any, file: Path | None, text: list[str] | None, as_json: bool) -> None:

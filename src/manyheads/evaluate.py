@@ -48,7 +48,5 @@ def evaluate_model(
 
 def fixed_subset(data: TaskTokens, at_most: int | None, seed: int) -> np.ndarray:
     """The rows of dev used while training: the same at every evaluation, and for tasks that read the same rows."""
-    rows = np.arange(len(data))
-    if at_most is not None and len(rows) > at_most:
-        rows = np.sort(generator(seed, "evaluate", data.rows or data.task.name).permutation(len(rows))[:at_most])
-    return rows[data.examples.labelled[rows]]
+    rows = generator(seed, "evaluate", data.rows or data.task.name).permutation(len(data))
+    return np.sort(rows[data.examples.labelled[rows]][:at_most])

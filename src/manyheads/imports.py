@@ -33,14 +33,27 @@ def import_parts(file: Path, place: str) -> None:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as fault:  # whatever the user's code raises is the user's to read
+    except (Exception, SystemExit) as fault:  # whatever the user's code raises is the user's to read
         registry.forget_module(name)
         del sys.modules[name]
-        frames = [frame.lineno for frame in traceback.extract_tb(fault.__traceback__) if frame.filename == str(file)]
-        line = fault.lineno if isinstance(fault, SyntaxError) else frames[-1] if frames else None
+        line = fault.lineno if isinstance(fault, SyntaxError) else _line(fault, file)
         where = f"{file}:{line}" if line else str(file)
         raise UserError(f"{place}: {where}: {type(fault).__name__}: {fault}") from None
     _imported[file] = name
+
+
+def explain_fault(fault: Exception) -> UserError | None:
+    """A fault that an imported file raised later, while it was at work; None where it is not such a file's."""
+    for file in _imported:
+        line = _line(fault, file)
+        if line:
+            return UserError(f"{file}:{line}: {type(fault).__name__}: {fault}")
+    return None
+
+
+def _line(fault: BaseException, file: Path) -> int | None:
+    lines = [frame.lineno for frame in traceback.extract_tb(fault.__traceback__) if frame.filename == str(file)]
+    return lines[-1] if lines else None
 
 
 def imported_parts(file: Path) -> list[str]:

@@ -125,7 +125,7 @@ class TrainingJob:
 def machine(recipe: Recipe) -> dict[str, str | int]:
     """What must be equal for two runs to agree to the last bit."""
     packages = ("manyheads", "torch", "transformers", "tokenizers")
-    own = {Path(file).name: fingerprint(Path(file))[:16] for file in recipe.imports}
+    own = {file: fingerprint(Path(file))[:16] for file in recipe.imports}
     return {**{name: version(name) for name in packages}, "threads": torch.get_num_threads(), **own}
 
 
@@ -251,9 +251,24 @@ def _start_heads(model: ManyHeads, recipe: Recipe, reporter: Reporter) -> None:
                 "(other classes or parts). Give this run's task another name."
             )
         model.load_state_dict(found, strict=False)
+        for one in _differences(earlier.tasks[name], model.tasks[name]):
+            reporter.say(f"init: task {name}: {one}; its head is taken over all the same")
     fresh = [name for name in model.tasks if name not in shared]
     kept, new = ", ".join(shared) or "none", ", ".join(fresh) or "none"
     reporter.say(f"init: encoder and heads of {recipe.init} (heads taken over: {kept}; new: {new})")
+
+
+def _differences(before: Task, here: Task) -> list[str]:
+    """In which parts two tasks of one name differ, though their weights fit."""
+    found = [
+        f"{part} was {getattr(before, part).name}, is {getattr(here, part).name}"
+        for part in PARTS
+        if getattr(before, part) != getattr(here, part)
+    ]
+    if (before.offset, before.unit) != (here.offset, here.unit):
+        scales = (f"(y − {one.offset:.3g})/{one.unit:.3g}" for one in (before, here))
+        found.append("its loss saw labels as {}, sees them as {}".format(*scales))
+    return found
 
 
 def _note_truncation(job: TrainingJob) -> None:

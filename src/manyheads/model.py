@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from manyheads.data.examples import Examples
 from manyheads.encoder import Encoder
-from manyheads.encodings import BiShared, Encoding, Pooling
+from manyheads.encodings import Encoding, Pooling
 from manyheads.losses import Loss
 from manyheads.seeding import draws
 from manyheads.tasks import Task
@@ -78,14 +78,12 @@ class ManyHeads(nn.Module):
 
     def _join_group(self, task: str) -> None:
         encoding = self.head(task).encoding
-        if isinstance(encoding, BiShared):
+        if encoding.group is not None:
             key = f"{encoding.group}-group"
             if key not in self.groups:
                 self.groups[key] = encoding.layer
-            layer = self.groups[key]
-            assert isinstance(layer, nn.Linear)
             try:
-                encoding.share(layer)
+                encoding.share(self.groups[key])
             except ValueError as fault:
                 raise UnfitPart(task, "encoding", str(fault)) from None
 
@@ -106,7 +104,7 @@ class ManyHeads(nn.Module):
         """Names of the tensors that the task's head, or its group, owns."""
         encoding = self.head(task).encoding
         owners = [f"heads.{_key(self.tasks[task].head_of or task)}."]
-        if isinstance(encoding, BiShared):
+        if encoding.group is not None:
             owners.append(f"groups.{encoding.group}-group.")
         return [name for name in self.head_states() if name.startswith(tuple(owners))]
 

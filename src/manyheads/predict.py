@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,10 @@ def describe(task: Task, answers: np.ndarray) -> list[dict[str, Any]]:
 def as_text(task: Task, prediction: Any) -> str:
     """A prediction as a cell of a file: the classes of a multi-label task as its own files have them."""
     if isinstance(prediction, list):
-        return (task.labels.separator or "|").join(prediction) or NONE
+        between = task.labels.separator or "|"
+        if any(between in name for name in task.labels.names):
+            return json.dumps(prediction, ensure_ascii=False)
+        return between.join(prediction) or NONE
     return str(prediction)
 
 

@@ -15,6 +15,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     PrivateAttr,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -98,6 +99,31 @@ def load_choice(dumped: Any) -> Choice:
     if isinstance(dumped, str):
         return Choice(name=dumped)
     return Choice(name=dumped["name"], options={key: one for key, one in dumped.items() if key != "name"})
+
+
+def _gives_similarity(encoding: Choice | None) -> bool:
+    return encoding is not None and registry.find("encodings", encoding.name).factory.gives != "features"
+
+
+def head_misfit(encoding: Choice | None, head: Choice) -> str | None:
+    """Why the head cannot read what the encoding gives, or None. No encoding is one of those that need a head."""
+    reads_similarity = getattr(registry.find("heads", head.name).factory, "reads_similarity", False)
+    if _gives_similarity(encoding) == reads_similarity:
+        return None
+    if encoding is not None and not reads_similarity:
+        return f"'{encoding.name}' gives the prediction itself; use head 'none'."
+    given = f"of what '{encoding.name}' gives" if encoding else "of features"
+    return f"'{head.name}' makes no prediction {given}; use 'linear', or one of the cosine encodings."
+
+
+def output_misfit(encoding: Choice | None, output: Choice) -> str | None:
+    """Why the output does not go with the encoding, or None."""
+    similarity = _gives_similarity(encoding)
+    if similarity == (output.name == "similarity"):
+        return None
+    need = "'similarity'" if similarity else "'raw', 'clamp' or 'sigmoid'"
+    named = f"encoding '{encoding.name}'" if encoding else "this encoding"
+    return f"'{output.name}' does not go with {named}; use {need}."
 
 
 _dump = PlainSerializer(dump_choice)
@@ -261,6 +287,22 @@ class TaskSettings(Model):
     @classmethod
     def _one_or_two(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @field_validator("head")
+    @classmethod
+    def _head_reads_the_encoding(cls, value: Choice | None, info: ValidationInfo) -> Choice | None:
+        fault = head_misfit(info.data["encoding"], value) if value and "encoding" in info.data else None
+        if fault:
+            raise ValueError(fault)
+        return value
+
+    @field_validator("output")
+    @classmethod
+    def _output_goes_with_the_encoding(cls, value: Choice | None, info: ValidationInfo) -> Choice | None:
+        fault = output_misfit(info.data["encoding"], value) if value and "encoding" in info.data else None
+        if fault:
+            raise ValueError(fault)
+        return value
 
     @field_validator("label")
     @classmethod

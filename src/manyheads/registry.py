@@ -15,11 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from manyheads.errors import UserError, nearest
+
+# types of options, for parts to name: a recipe's value outside is refused
+Share = Annotated[float, Field(ge=0, lt=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
 
 # family → the module whose import registers its parts, in the order in which data flows through them
 FAMILIES = {
@@ -59,7 +65,7 @@ class Part:
         options = {name: one for name, one in given.items() if one.kind is one.KEYWORD_ONLY}
         # of the options only: what is supplied to a part may be typed by names that are not imported when it runs
         written = {name: one.annotation for name, one in options.items() if one.annotation is not one.empty}
-        hints = get_type_hints(SimpleNamespace(__annotations__=written), init.__globals__)
+        hints = get_type_hints(SimpleNamespace(__annotations__=written), init.__globals__, include_extras=True)
         fields: dict[str, Any] = {
             name: (hints.get(name, Any), ... if one.default is one.empty else one.default)
             for name, one in options.items()

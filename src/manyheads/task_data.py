@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from manyheads import metrics, registry
-from manyheads.data.examples import Columns, Examples, label_rows, read_rows, recognise_columns
+from manyheads.data.examples import Columns, Examples, label_columns, label_rows, read_rows, recognise_columns
 from manyheads.data.labels import LabelReader, infer_reader
 from manyheads.data.readers import find_file, read_chunks, source_name
 from manyheads.errors import UserError
@@ -35,11 +35,13 @@ def load_tasks(recipe: Recipe) -> dict[str, TaskData]:
     """Read and check the data of every task of a recipe. All missing files are reported at once."""
     check_files(recipe)
     rows = same_rows(recipe)
+    leaks = _leaks(recipe, rows)
     loaded: dict[str, TaskData] = {}
     for name in sorted(recipe.tasks, key=lambda name: recipe.tasks[name].head_of is not None):  # owners of heads first
         settings = recipe.tasks[name]
         owner = loaded[settings.head_of].task if settings.head_of else None
         loaded[name] = _load_task(recipe, name, settings, rows.get(name), owner)
+        loaded[name].notes += [leaks[name]] if name in leaks else []
     return {name: loaded[name] for name in recipe.tasks}
 
 
@@ -52,28 +54,54 @@ def read_unlabelled(
 
 
 def same_rows(recipe: Recipe) -> dict[str, str]:
-    """Tasks that read the same columns of the same train files, by the name of these rows: 'stars+polarity'."""
+    """Tasks that read the same columns of the same train files, by the name of these rows: 'stars+polarity'.
+
+    Either all of them name dev data or none: else one would train on rows that another holds out.
+    """
     if not recipe.data.together:
         return {}
     readers: dict[tuple[str, ...], list[str]] = {}
     for name, settings in recipe.tasks.items():
-        files = [source.model_dump_json() for source in settings.train]
-        readers.setdefault((*files, str(settings.id)), []).append(name)
-    shared: dict[tuple[str, ...], list[str]] = {}
-    for files_and_id, names in readers.items():
-        for name in names if len(names) > 1 else ():
-            text = _text_columns(recipe, recipe.tasks[name])
-            if text is not None:
-                shared.setdefault((*files_and_id, *text), []).append(name)
-    return {name: "+".join(names) for names in shared.values() if len(names) > 1 for name in names}
+        text = _text_columns(recipe, settings)
+        if text is not None:
+            key = (_train_files(recipe, settings), str(settings.id), str(settings.dev is None), *text)
+            readers.setdefault(key, []).append(name)
+    return {name: "+".join(names) for names in readers.values() if len(names) > 1 for name in names}
+
+
+def _train_files(recipe: Recipe, settings: TaskSettings) -> str:
+    """A task's train sources, the same however their paths are written."""
+    root = Path(recipe.data.root or ".")
+    found = [(source, find_file(source, root) if source.file else None) for source in settings.train]
+    return " ".join(str(file.resolve()) if file else source.model_dump_json() for source, file in found)
 
 
 def _text_columns(recipe: Recipe, settings: TaskSettings) -> tuple[str, ...] | None:
     """The text columns as they will be chosen; None where they cannot be, which is told when the task is read."""
+    if settings.text:
+        return tuple(settings.text)
     try:
         return choose_columns(settings, settings.train[0], Path(recipe.data.root or ".")).text
     except UserError:
         return None
+
+
+def _leaks(recipe: Recipe, rows: dict[str, str]) -> dict[str, str]:
+    """Tasks whose train rows another task may hold out as dev, though both read the same file: a sentence each."""
+    files: dict[str, list[str]] = {}
+    for name, settings in recipe.tasks.items():
+        files.setdefault(_train_files(recipe, settings), []).append(name)
+    found = {}
+    for names in files.values():
+        for name in names:
+            holding = [one for one in names if recipe.tasks[one].dev is None and one != name]
+            holding = [one for one in holding if rows.get(one) is None or rows.get(one) != rows.get(name)]
+            if holding:
+                found[name] = (
+                    f"{name}: it reads the train file of {', '.join(holding)} but not the same rows, so it trains on "
+                    "texts that are held out there as dev; name `dev` for all of them or for none"
+                )
+    return found
 
 
 def check_files(recipe: Recipe) -> None:
@@ -105,8 +133,9 @@ def _load_task(recipe: Recipe, name: str, settings: TaskSettings, rows: str | No
         place = recipe.place("tasks", name, split)
         raw = train_rows if split == "train" else read_rows(sources[split], root, split, columns, place)
         found = label_rows(raw, reader, skip_bad, place, blanks=rows is not None)
-        blank = len(found) - int(found.labelled.sum())
-        if blank:
+        bad_labels = found.skipped - len(raw.bad)
+        blank = len(found) - int(found.labelled.sum()) - bad_labels
+        if blank and rows is not None:
             notes.append(f"{name}: {blank:,} of {len(found):,} {split} rows have no label for it")
         notes.extend(_skipped(name, split, found))
         return found
@@ -115,6 +144,10 @@ def _load_task(recipe: Recipe, name: str, settings: TaskSettings, rows: str | No
     try:
         reader = choose_reader(settings, columns, train_rows.labels)
     except ValueError as fault:
+        if not any(train_rows.labels) and train_rows.lines:
+            shown = ", ".join(label_columns(columns))
+            place = recipe.place("tasks", name, "label")
+            raise UserError(f"{place}: no row of train has a label in column '{shown}'.") from None
         label_rows(train_rows, None, skip_bad, recipe.place("tasks", name, "train"))  # bad rows, if any, are the reason
         raise UserError(f"{recipe.place('tasks', name)}: {fault}.") from None
     train = labelled("train", reader)
@@ -207,7 +240,7 @@ def _complete(
     offset, unit = _scale(settings, labels, bounds)
     parts = _default_parts(settings, len(columns.text) == 2, reader)
     if owner is not None:
-        _check_shared(recipe, name, settings, reader, owner)
+        _check_shared(recipe, name, settings, len(columns.text), reader, owner)
         parts = {part: getattr(owner, part) for part in PARTS}
         bounds, offset, unit = owner.bounds, owner.offset, owner.unit
     task = Task(
@@ -225,8 +258,10 @@ def _complete(
         **parts,
     )
     faults = unfit_parts(task)
+    if not faults and owner is None:
+        faults = _misbuilt(task)
     if not faults:
-        faults = _misbuilt(task) + _batch_faults(recipe, task)
+        faults = _batch_faults(recipe, task)
     if faults:
         raise UserError("\n".join(f"{recipe.place('tasks', name, part)}: {reason}" for part, reason in faults))
     return task if task.metrics else replace(task, metrics=metrics.default_metrics(task))
@@ -252,7 +287,9 @@ def _default_parts(settings: TaskSettings, pair: bool, reader: LabelReader) -> d
     }
 
 
-def _check_shared(recipe: Recipe, name: str, settings: TaskSettings, reader: LabelReader, owner: Task) -> None:
+def _check_shared(
+    recipe: Recipe, name: str, settings: TaskSettings, texts: int, reader: LabelReader, owner: Task
+) -> None:
     """A task that uses another's head has its parts and its classes."""
     for part in PARTS:
         given = getattr(settings, part)
@@ -261,6 +298,15 @@ def _check_shared(recipe: Recipe, name: str, settings: TaskSettings, reader: Lab
             raise UserError(
                 f"{place}: this task uses the head of '{owner.name}', and with it its {part}; leave it out."
             )
+    if texts != len(owner.columns.text):
+        takes = "two text columns" if owner.pair else "one text column"
+        place = recipe.place("tasks", name, "head_of")
+        raise UserError(f"{place}: the head of '{owner.name}' reads {takes}, this task has {texts}.")
+    for key in ("range", "scale"):
+        here, there = getattr(settings, key), getattr(recipe.tasks[owner.name], key)
+        if key in settings.model_fields_set and here is not None and here != there:
+            place = recipe.place("tasks", name, key)
+            raise UserError(f"{place}: this task uses the head of '{owner.name}', and with it its {key} ({there}).")
     if (reader.kind, reader.names) != (owner.kind, owner.labels.names):
         here, there = (", ".join(one.names) or "numbers" for one in (reader, owner.labels))
         raise UserError(
@@ -299,13 +345,17 @@ def _scale(settings: TaskSettings, labels: np.ndarray, bounds: tuple[float, floa
         return 0.0, 1.0
     if settings.scale == "unit":
         return bounds[0], bounds[1] - bounds[0]
-    return float(labels.mean()), float(labels.std()) or 1.0
+    mean, deviation = float(labels.mean()), float(labels.std())
+    return mean, deviation if deviation > 1e-9 * max(1.0, abs(mean)) else 1.0  # equal labels differ by rounding only
 
 
 def _imbalance(task: Task) -> list[str]:
     """Rare classes are worth a word before training, not after."""
     if not task.counts or max(task.counts) <= MUCH * min(task.counts):
         return []
+    empty = [name for name, count in zip(task.labels.names, task.counts, strict=True) if not count]
+    if empty:
+        return [f"{task.name}: no train row has class {', '.join(repr(name) for name in empty[:6])}"]
     rare, common = (task.labels.names[task.counts.index(extreme(task.counts))] for extreme in (min, max))
     weighable = "class_weights" in registry.find("losses", task.loss.name).options.model_fields
     advice = (

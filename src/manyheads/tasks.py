@@ -8,7 +8,7 @@ from typing import Any
 from manyheads import metrics, registry
 from manyheads.data.examples import Columns
 from manyheads.data.labels import Kind, LabelReader
-from manyheads.recipe import Choice, Predictions, dump_choice, load_choice
+from manyheads.recipe import Choice, Predictions, dump_choice, head_misfit, load_choice, output_misfit
 
 PARTS = ("encoding", "pooling", "head", "output", "loss")
 
@@ -91,25 +91,30 @@ def unfit_parts(task: Task) -> list[tuple[str, str]]:
     output, loss = made_by("outputs", task.output), made_by("losses", task.loss)
     found: list[tuple[str, str | None]] = [("encoding", encoding.unfit(task)), ("loss", loss.unfit(task))]
     similarity = encoding.gives != "features"
-    if similarity and task.kind != "regression" and (task.kind != "classification" or len(task.labels.names) != 2):
-        found.append(
-            ("encoding", f"'{task.encoding.name}' gives one similarity, so the task has numbers or two classes.")
-        )
-    elif similarity and loss.unfit(task) is None and loss(task).outputs != 1:
+    two_classes = task.kind == "classification" and len(task.labels.names) == 2
+    if similarity and task.kind != "regression" and not two_classes:
+        reason = f"'{task.encoding.name}' gives one similarity, which serves numbers or a classification of two classes"
+        found.append(("encoding", f"{reason}; this task is {task.labels.called} of {len(task.labels.names)} classes."))
+    elif similarity and loss.unfit(task) is None and _outputs(task) not in (1, None):
         reason = f"'{task.loss.name}' needs an output per class, '{task.encoding.name}' gives one similarity"
         found.append(("loss", f"{reason}; use 'binary-cross-entropy'."))
-    if similarity and not getattr(head, "reads_similarity", False):
-        found.append(("head", f"'{task.encoding.name}' gives the prediction itself; use head 'none'."))
-    if not similarity and getattr(head, "reads_similarity", False):
-        reason = f"'{task.head.name}' makes no prediction of what '{task.encoding.name}' gives"
-        found.append(("head", f"{reason}; use 'linear', or one of the cosine encodings."))
-    if similarity != (task.output.name == "similarity"):
-        need = "'similarity'" if similarity else "'raw', 'clamp' or 'sigmoid'"
-        found.append(("output", f"'{task.output.name}' does not go with encoding '{task.encoding.name}'; use {need}."))
-    else:
-        found.append(("output", output.unfit(task)))
+    found.append(("head", head_misfit(task.encoding, task.head)))
+    output_fault = output_misfit(task.encoding, task.output)
+    found.append(("output", output_fault or output.unfit(task)))
     brought = head.pooling(task.head.options) if hasattr(head, "pooling") else None
     if brought is not None and brought != task.pooling:
         found.append(("pooling", f"head '{task.head.name}' reads the token states itself; leave 'pooling' out."))
     found += [("metrics", metrics.unfit(one.name, task)) for one in task.metrics]
+    if task.metrics and getattr(made_by("metrics", task.metrics[0]), "per_class", False):
+        found.append(("metrics", f"'{task.metrics[0].name}' has a number per class, so it cannot be the first."))
+    if len({one.model_dump_json() for one in task.metrics}) < len(task.metrics):
+        found.append(("metrics", "a metric is named twice."))
     return [(part, reason) for part, reason in found if reason]
+
+
+def _outputs(task: Task) -> int | None:
+    """How many outputs the task's loss reads; None where it cannot even be built, which is told elsewhere."""
+    try:
+        return int(task.loss.build("losses", task).outputs)
+    except ValueError:
+        return None

@@ -35,6 +35,17 @@ def test_cosine_of_a_zero_vector_is_zero_not_a_fault() -> None:
     assert encoding(torch.zeros(2, 3))[0, -1].item() == 0.0
 
 
+def test_the_norms_are_guarded_together_as_the_papers_write_it() -> None:
+    """u·v / max(‖u‖‖v‖, ε): two equal vectors of norm 1e-5 have 1e-10 / 1e-8."""
+    u = torch.tensor([[1e-5, 0.0]], dtype=torch.float64)
+    found = find("encodings", "bi-cosine-feature").factory(2)(torch.cat([u, u]))
+    assert found[0, -1].item() == pytest.approx(0.01)
+    zero = torch.zeros(2, 3, requires_grad=True)
+    find("encodings", "bi-cosine").factory(3)(zero).sum().backward()
+    assert zero.grad is not None
+    assert torch.isfinite(zero.grad).all()
+
+
 def test_how_sentences_are_framed(toy_encoder: Path) -> None:
     frame = Tokenizer(toy_encoder).frame
     first, second = np.array([10, 11, 12]), np.array([20, 21])

@@ -11,8 +11,10 @@ from contextlib import AbstractContextManager
 
 import torch
 
+from manyheads.errors import UserError
 from manyheads.model import Inputs, ManyHeads, TaskTokens
 from manyheads.sampling import Batch
+from manyheads.tokens import Sequence, merge_equal
 
 Pass = list[tuple[str, list[int], Inputs]]  # (task, rows, their encoder inputs)
 
@@ -47,7 +49,14 @@ def backward(
                 labels = data[task].labels
                 assert labels is not None
                 output = output.to(torch.promote_types(output.dtype, torch.float32))  # losses never in half precision
-                mean = model.head(task).loss(output, labels[rows].to(output.device)).sum() / counts[task]
+                values = model.head(task).loss(output, labels[rows].to(output.device))
+                if values.shape != (len(rows),):
+                    name = model.tasks[task].loss.name
+                    raise UserError(
+                        f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {len(rows)} "
+                        f"examples; a loss gives one value per example: [{len(rows)}]."
+                    )
+                mean = values.sum() / counts[task]
                 value = mean.item()
                 if not torch.isfinite(mean):
                     raise NonFiniteLoss(task, rows, value)
@@ -62,21 +71,27 @@ def split_passes(
 ) -> list[Pass]:
     """A round's examples in their order, cut where the next would exceed the budget of tokens.
 
-    The batch of a loss that compares its examples is not cut.
+    Examples of one row that several tasks drew stay together, so that the row is encoded once; so does the batch of a
+    loss that compares its examples.
     """
-    passes: list[Pass] = [[]]
-    used = 0
+    together: dict[tuple[object, ...], list[tuple[str, int, list[Sequence]]]] = {}
     for batch in batches:
-        examples = [(row, data[batch.task].inputs(model, row)) for row in batch.rows.tolist()]
-        pieces = [examples] if model.head(batch.task).loss.whole_batch else [[one] for one in examples]
-        for piece in pieces:
-            size = sum(len(one.ids) for _, inputs in piece for one in inputs)
-            if used and used + size > tokens_per_pass:
-                passes.append([])
-                used = 0
-            if not passes[-1] or passes[-1][-1][0] != batch.task:
-                passes[-1].append((batch.task, [], []))
-            passes[-1][-1][1].extend(row for row, _ in piece)
-            passes[-1][-1][2].extend(inputs for _, inputs in piece)
-            used += size
-    return [one for one in passes if one]
+        split = data[batch.task]
+        whole = model.head(batch.task).loss.whole_batch
+        for row in batch.rows.tolist():
+            key = ("batch", batch.task) if whole else ("row", split.rows or batch.task, row)
+            together.setdefault(key, []).append((batch.task, row, split.inputs(model, row)))
+    passes: list[dict[str, tuple[list[int], Inputs]]] = [{}]
+    used = 0
+    for examples in together.values():
+        distinct, _ = merge_equal([one for _, _, inputs in examples for one in inputs], everywhere=False)
+        size = sum(len(one.ids) for one in distinct)
+        if used and used + size > tokens_per_pass:
+            passes.append({})
+            used = 0
+        for task, row, inputs in examples:
+            rows, found = passes[-1].setdefault(task, ([], []))
+            rows.append(row)
+            found.append(inputs)
+        used += size
+    return [[(task, *one) for task, one in found.items()] for found in passes if found]

@@ -50,8 +50,27 @@ def check_data(recipe: Recipe, reporter: Reporter | None = None) -> list[Finding
         for other in tasks:
             if other != name and "dev" in splits and "train" in tasks[other]:
                 findings += common_sentences(splits["dev"], tasks[other]["train"])
-    order = list(tasks)
+    findings += _would_train(recipe, can_load=not isinstance(lengths, str))
+    order = [*tasks, ""]
     return sorted(findings, key=lambda one: (order.index(one.task), SEVERITIES.index(one.severity)))
+
+
+def _would_train(recipe: Recipe, can_load: bool) -> Iterator[Finding]:
+    """Whether training would start but for bad rows: parts that do not fit each other, the labels or the encoder."""
+    from manyheads.job import assemble
+    from manyheads.task_data import load_tasks
+
+    skipping = recipe.model_copy(deep=True)
+    skipping._origin = recipe._origin
+    for settings in skipping.tasks.values():
+        settings.bad_rows = "skip"
+    try:
+        if can_load:
+            assemble(skipping, skipping.folder, Reporter(quiet=True))
+        else:
+            load_tasks(skipping)
+    except UserError as fault:
+        yield Finding("", "", "recipe", "error", 1, 1, f"Training would not start: {fault}")
 
 
 def _check_task(recipe: Recipe, name: str, splits: dict[str, Split], lengths: Lengths | str) -> Iterator[Finding]:
@@ -262,10 +281,12 @@ def _too_long(rows: Split, choice: Choice | None, lengths: Lengths | str) -> Ite
         return
     texts = [*zip(*(rows.texts[row] for row in rows.usable), strict=True)]
     choice = choice or Choice(name="cross" if len(texts) == 2 else "single")
-    encoding: Encoding = choice.build("encodings", lengths.width)
+    try:
+        encoding: Encoding = choice.build("encodings", lengths.width)
+    except ValueError:
+        return  # the recipe's fault, which is told as such
     if encoding.texts != len(texts):
-        return  # the recipe's fault, not the data's, and training says so at once
-    # the rows that training would tokenise, so that it finds them in the cache
+        return
     arrays = [pa.chunked_array([pa.array(column, type=pa.large_string())]) for column in texts]
     tokens = tuple(tokenise(array, lengths.tokenizer).lengths for array in arrays)
     whole = encoding.untruncated_length(tokens, lengths.tokenizer.frame)

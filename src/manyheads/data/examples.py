@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from manyheads.data.labels import YES, BadLabel, LabelReader, as_list, normalise
+from manyheads.data.labels import FAULT, YES, BadLabel, LabelReader, as_list, normalise
 from manyheads.data.readers import Chunk, read_chunks, source_name
 from manyheads.errors import UserError, nearest
 from manyheads.recipe import Source
@@ -176,8 +176,8 @@ def _label(cells: list[Any], columns: Columns) -> str:
         if not any(answers):
             return ""
         wrong = next((at for at, answer in enumerate(answers) if answer not in YES), None)
-        if wrong is not None:  # no class has such a name, so the row is reported as bad
-            return f"{columns.label[wrong]} = {answers[wrong]}"
+        if wrong is not None:
+            return f"{FAULT}expected 0 or 1 in column '{columns.label[wrong]}', found '{answers[wrong]}'"
         return as_list(name for name, one in zip(columns.label, answers, strict=True) if YES[one])
     if isinstance(cells[0], list | tuple):
         return as_list(map(normalise, cells[0]))

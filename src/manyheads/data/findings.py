@@ -85,7 +85,7 @@ def report(findings: list[Finding]) -> str:
     """For people: a heading per task, its findings, and how many there are of each severity."""
     lines: list[str] = []
     for task in dict.fromkeys(one.task for one in findings):
-        lines.append(task)
+        lines.append(task or "the recipe")
         for one in findings:
             if one.task == task:
                 lines.append(f"  {one.severity:<8} {one.message}")

@@ -13,6 +13,7 @@ CLASSES: tuple[Kind, ...] = (
     "ordinal",
 )  # exactly one class is right; ordinal: the classes are in order
 BETWEEN = "\x1f"  # stands before each class of a row, where the file has a list of them
+FAULT = "\x1e"  # stands before what is wrong with a label that was not even read
 NONE = "[]"  # a row of a multi-label task with none of the classes
 SEPARATORS = ("|", ";", ",")  # what may stand between classes in a cell of text, most telling first
 YES = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -60,10 +61,18 @@ class LabelReader:
     range: tuple[float, float] | None = None
     separator: str | None = None  # of a multi-label task: what stands between classes in a cell
 
+    @property
+    def called(self) -> str:
+        """'a classification', for messages."""
+        words = {"ordinal": "an ordinal classification", "multi-label": "a multi-label classification"}
+        return words.get(self.kind, f"a {self.kind}")
+
     def read(self, label: str) -> float:
         """The class index, or the number."""
         if not label:
             raise BadLabel("no label")
+        if label[0] == FAULT:
+            raise BadLabel(label[1:])
         if BETWEEN in label or label == NONE:
             raise BadLabel(f"a list of labels in a {self.kind} task")
         if self.kind != "regression":
@@ -79,6 +88,8 @@ class LabelReader:
         """The indices of a multi-label row's classes."""
         if not label:
             raise BadLabel(f"no label (write {NONE} for a row with none of the classes)")
+        if label[0] == FAULT:
+            raise BadLabel(label[1:])
         return [self._index(one) for one in split_classes(label, self.separator)]
 
     def _index(self, label: str) -> int:
@@ -116,7 +127,8 @@ def infer_reader(
     if range is not None:
         raise ValueError(f"'range' belongs to regression, this task is a {kind}; remove it or set its 'kind'")
     if kind == "multi-label":
-        separator = separator or next((one for one in SEPARATORS if any(one in label for label in found)), None)
+        cells = [label for label in found if BETWEEN not in label]  # lists need no separator
+        separator = separator or next((one for one in SEPARATORS if any(one in cell for cell in cells)), None)
         found = {one for label in found for one in split_classes(label, separator)}
     elif separator is not None:
         raise ValueError(

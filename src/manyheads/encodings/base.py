@@ -27,6 +27,16 @@ class Encoding(nn.Module):
     gives: Literal["features", "cosine", "similarity"] = "features"  # the last two are predictions, from 0 to 1
     pooling = "head-pooler"  # the pooling it has where a recipe names none
     features: int  # length of a feature vector
+    group: str | None = None  # tasks with the same group share `layer`
+
+    @property
+    def layer(self) -> nn.Module:
+        """The layer that a group of tasks shares."""
+        raise NotImplementedError
+
+    def share(self, layer: nn.Module) -> None:
+        """Use the layer that another task of the group made, or say in a ValueError why not."""
+        raise NotImplementedError
 
     @classmethod
     def unfit(cls, task: Task) -> str | None:

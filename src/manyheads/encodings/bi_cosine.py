@@ -14,7 +14,7 @@ class BiCosine(PairOfInputs):
 
     u, v: pooled vectors of the two sentences, by default means of token states; cos = u·v / max(‖u‖‖v‖, ε).
     A regression's prediction is lo + (hi − lo)·(cos + 1)/2 over its range, a two-class task's probability of the
-    second class is (cos + 1)/2.
+    second class is (cos + 1)/2: pairs that are not alike must then have opposite vectors, which takes long to learn.
     Relations: `bi-scaled-cosine` learns how steeply similarity falls; `bi-cosine-feature` gives the cosine to a head.
     """
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.encodings.pairs import PairOfInputs, cosine
-from manyheads.registry import register
+from manyheads.registry import Positive, register
 
 
 @register("encodings", "bi-scaled-cosine", paper="D")
@@ -22,7 +22,7 @@ class BiScaledCosine(PairOfInputs):
     gives = "similarity"
     pooling = "mean"
 
-    def __init__(self, width: int, *, start: float = 1.0) -> None:
+    def __init__(self, width: int, *, start: Positive = 1.0) -> None:
         super().__init__()
         self.features = 1
         self.a = nn.Parameter(torch.tensor(start))

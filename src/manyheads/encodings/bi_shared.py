@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyheads.encodings.pairs import PairOfInputs, cosine
-from manyheads.registry import register
+from manyheads.registry import Count, register
 
 
 @register("encodings", "bi-shared", paper="C")
@@ -18,7 +18,7 @@ class BiShared(PairOfInputs):
     Relations: `bi-siamese` and `bi-cosine-feature` give parts of the same vector to the head directly.
     """
 
-    def __init__(self, width: int, *, group: str = "pairs", units: int = 256) -> None:
+    def __init__(self, width: int, *, group: str = "pairs", units: Count = 256) -> None:
         super().__init__()
         if not group.replace("-", "").replace("_", "").isalnum():
             raise ValueError(f"'group' is a name of letters, digits, '-' and '_', found '{group}'")
@@ -31,9 +31,8 @@ class BiShared(PairOfInputs):
     def layer(self) -> nn.Linear:
         return self._layer[0]
 
-    def share(self, layer: nn.Linear) -> None:
-        """Use the layer that another task of the group made."""
-        if layer.weight.shape != self.layer.weight.shape:
+    def share(self, layer: nn.Module) -> None:
+        if not isinstance(layer, nn.Linear) or layer.weight.shape != self.layer.weight.shape:
             raise ValueError(
                 f"the tasks of group '{self.group}' share one layer, so their 'units' and the widths of their pooling "
                 "must agree"

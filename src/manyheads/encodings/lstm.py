@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 from manyheads.encoder import Encoder
 from manyheads.encodings.base import Pooling, token_rows
-from manyheads.registry import register
+from manyheads.registry import Count, register
 
 
 @register("pooling", "lstm", paper="D")
@@ -21,7 +21,7 @@ class LstmPooling(Pooling):
 
     keep = "all"
 
-    def __init__(self, encoder: Encoder, *, units: int = 128, bidirectional: bool = True, layer: int = -1) -> None:
+    def __init__(self, encoder: Encoder, *, units: Count = 128, bidirectional: bool = True, layer: int = -1) -> None:
         super().__init__(encoder, layer=layer)
         self.lstm = nn.LSTM(encoder.width, units, bidirectional=bidirectional)
         self.width = units * (2 if bidirectional else 1)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from manyheads.encodings.base import Encoding, Ids
 from manyheads.tokens import Frame
@@ -27,4 +27,5 @@ class PairOfInputs(Encoding):
 
 def cosine(u: Tensor, v: Tensor) -> Tensor:
     """u·v / max(‖u‖‖v‖, ε), one value per pair [examples, 1]."""
-    return F.cosine_similarity(u, v, dim=-1, eps=SMALLEST_NORM)[:, None]
+    norms = torch.linalg.vector_norm(u, dim=-1) * torch.linalg.vector_norm(v, dim=-1)
+    return ((u * v).sum(dim=-1) / norms.clamp(min=SMALLEST_NORM))[:, None]

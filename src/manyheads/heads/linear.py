@@ -6,14 +6,14 @@ from torch import Tensor, nn
 
 from manyheads.encoder.dropout import Dropout
 from manyheads.heads.base import Head
-from manyheads.registry import register
+from manyheads.registry import Share, register
 
 
 @register("heads", "linear", paper="all")
 class Linear(Head):
     """W·drop(x) + b."""
 
-    def __init__(self, features: int, outputs: int, *, dropout: float = 0.1) -> None:
+    def __init__(self, features: int, outputs: int, *, dropout: Share = 0.1) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
         self.dense = nn.Linear(features, outputs)

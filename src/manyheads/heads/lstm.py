@@ -6,7 +6,7 @@ from typing import Any
 
 from manyheads.heads.linear import Linear
 from manyheads.recipe import Choice
-from manyheads.registry import register
+from manyheads.registry import Count, Share, register
 
 
 @register("heads", "lstm", paper="D")
@@ -18,7 +18,7 @@ class LstmHead(Linear):
     """
 
     def __init__(
-        self, features: int, outputs: int, *, units: int = 128, bidirectional: bool = True, dropout: float = 0.1
+        self, features: int, outputs: int, *, units: Count = 128, bidirectional: bool = True, dropout: Share = 0.1
     ) -> None:
         super().__init__(features, outputs, dropout=dropout)
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from manyheads.encoder.dropout import Dropout
 from manyheads.heads.base import Head
-from manyheads.registry import register
+from manyheads.registry import Count, Share, register
 
 
 @register("heads", "mlp", paper="D")
@@ -19,10 +19,10 @@ class Mlp(Head):
     Relations: `hidden` is this with one layer; `linear` with none.
     """
 
-    def __init__(self, features: int, outputs: int, *, layers: int = 2, units: int = 256, dropout: float = 0.1) -> None:
+    def __init__(
+        self, features: int, outputs: int, *, layers: Count = 2, units: Count = 256, dropout: Share = 0.1
+    ) -> None:
         super().__init__()
-        if layers < 1:
-            raise ValueError("'layers' of head 'mlp' is at least 1")
         widths = [features, *[units] * layers]
         self.dropout = Dropout(dropout)
         self.hidden = nn.ModuleList(nn.Linear(one, two) for one, two in pairwise(widths))

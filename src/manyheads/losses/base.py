@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
+from pydantic import BeforeValidator
 from torch import Tensor
 
-from manyheads.data.labels import Kind
+from manyheads.data.labels import Kind, normalise
 
 if TYPE_CHECKING:
     from manyheads.tasks import Task
 
-Weights = Literal["balanced"] | list[float] | dict[str, float]
+ClassName = Annotated[str, BeforeValidator(normalise)]  # YAML reads 0 and true as int and bool
+Weights = Literal["balanced"] | list[float] | dict[ClassName, float]
 
 
 class Loss:
@@ -21,7 +23,7 @@ class Loss:
     Outputs are one per class, or one number. A regression's outputs and labels are on the task's `scale`.
     """
 
-    kinds: tuple[Kind, ...]  # of the tasks that it can serve
+    kinds: tuple[Kind, ...] = ("classification", "ordinal", "multi-label", "regression")  # which it can serve
     whole_batch = False  # whether an example's value depends on the others of its batch
 
     def __init__(self, task: Task) -> None:
@@ -35,7 +37,7 @@ class Loss:
         needs = "numbers" if cls.kinds == ("regression",) else "classes"
         if task.kind == "multi-label":
             needs = "numbers" if needs == "numbers" else "exactly one right class"
-        return f"'{task.loss.name}' needs {needs}, this task is a {task.kind}."
+        return f"'{task.loss.name}' needs {needs}, this task is {task.labels.called}."
 
     @property
     def outputs(self) -> int:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from manyheads.losses.scores import ScoreLoss
-from manyheads.registry import register
+from manyheads.registry import Positive, register
 
 if TYPE_CHECKING:
     from manyheads.tasks import Task
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 class CoSent(ScoreLoss):
     """log(1 + Σ exp(λ·(s_j − s_i))) over all i, j of a batch with y_i > y_j: who is more similar gets the higher score.
 
-    s: the cosine where the encoding gives a similarity, else the head's output; y: labels; λ (`scale`): 20 for cosines,
-    which lie between −1 and 1, else 1. One value for the whole batch, so a batch has at least two examples, and the
-    gradient cannot be accumulated over batches. (Su, 2022.)
+    s: 2p − 1 where the encoding gives a similarity p (the cosine of `bi-cosine`), else the head's output; y: labels;
+    λ (`scale`): 20 for similarities, which lie between −1 and 1, else 1. One value for the whole batch, so a batch has
+    at least two examples, and the gradient cannot be accumulated over batches. (Su, 2022.)
     Relations: `pearson-loss` asks for a straight line, this only for the order; `mse` for the values themselves. With a
     head, predictions have the right order but no right level: look at correlations, not at errors.
     """
 
     whole_batch = True
 
-    def __init__(self, task: Task, *, scale: float | None = None) -> None:
+    def __init__(self, task: Task, *, scale: Positive | None = None) -> None:
         super().__init__(task)
         self.scale = scale if scale is not None else 20.0 if self.similarity else 1.0
 

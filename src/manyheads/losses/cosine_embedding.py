@@ -28,8 +28,11 @@ class CosineEmbedding(ScoreLoss):
         self.margin = margin
         self.threshold = 0.5  # between classes 0 and 1
         if task.kind == "regression":
-            middle = sum(task.bounds or (0.0, 0.0)) / 2
-            self.threshold = ((middle if threshold is None else threshold) - task.offset) / task.unit
+            low, high = task.bounds or (0.0, 1.0)
+            wanted = (low + high) / 2 if threshold is None else threshold
+            if not low < wanted < high:
+                raise ValueError(f"'threshold' is between {low:g} and {high:g}, as labels are, found {wanted:g}")
+            self.threshold = (wanted - task.offset) / task.unit
         elif threshold is not None:
             raise ValueError("'threshold' is for numbers; of two classes the second is the similar one")
 

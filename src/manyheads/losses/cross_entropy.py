@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from manyheads.data.labels import CLASSES
 from manyheads.losses.base import Loss, Weights, weigh_classes
-from manyheads.registry import register
+from manyheads.registry import Share, register
 
 if TYPE_CHECKING:
     from manyheads.tasks import Task
@@ -29,10 +29,8 @@ class CrossEntropy(Loss):
 
     kinds = CLASSES
 
-    def __init__(self, task: Task, *, label_smoothing: float = 0.0, class_weights: Weights | None = None) -> None:
+    def __init__(self, task: Task, *, label_smoothing: Share = 0.0, class_weights: Weights | None = None) -> None:
         super().__init__(task)
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"'label_smoothing' is from 0 to 1, found {label_smoothing}")
         self.label_smoothing = label_smoothing
         self.weights = weigh_classes(task, class_weights)
 

@@ -28,5 +28,4 @@ class DualCrossEntropy(Loss):
         return F.binary_cross_entropy_with_logits(outputs, right, reduction="none").sum(dim=-1)
 
     def predict(self, outputs: Tensor) -> Tensor:
-        chances = torch.sigmoid(outputs)
-        return chances / chances.sum(dim=-1, keepdim=True)
+        return torch.softmax(F.logsigmoid(outputs), dim=-1)  # σ(x_c) / Σ σ(x), also where all of them underflow

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyheads.data.labels import CLASSES
 from manyheads.losses.base import Loss
-from manyheads.registry import register
+from manyheads.registry import Positive, register
 
 if TYPE_CHECKING:
     from manyheads.tasks import Task
@@ -26,7 +26,7 @@ class OrdinalLogLoss(Loss):
 
     kinds = CLASSES
 
-    def __init__(self, task: Task, *, alpha: float = 1.5) -> None:
+    def __init__(self, task: Task, *, alpha: Positive = 1.5) -> None:
         super().__init__(task)
         self.alpha = alpha
 

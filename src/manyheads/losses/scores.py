@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ScoreLoss(Loss):
-    """A loss of one score per example: the cosine where the encoding gives a similarity, else the head's output."""
+    """A loss of one score per example: 2p − 1 of the encoding's similarity p, else the head's output."""
 
     kinds = ("regression", "classification")
 

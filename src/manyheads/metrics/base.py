@@ -69,6 +69,8 @@ def find(name: str) -> Metric:
 def unfit(name: str, task: Task) -> str | None:
     """Why a metric cannot measure a task, or None."""
     found = find(name)
+    if not hasattr(found, "kinds"):
+        return f"'{name}' is registered without saying which kinds it measures; use @metric of manyheads.metrics."
     if task.kind not in found.kinds:
         this = task.kind if task.kind in ("ordinal", "multi-label") else f"a {task.kind}"
         return f"'{name}' needs {_needed(found.kinds)}, this task is {this}."

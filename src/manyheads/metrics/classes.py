@@ -13,6 +13,7 @@ import numpy as np
 
 from manyheads.data.labels import CLASSES
 from manyheads.metrics.base import metric
+from manyheads.registry import Count
 
 if TYPE_CHECKING:
     from manyheads.tasks import Task
@@ -97,8 +98,11 @@ def _f1(predicted: np.ndarray, labels: np.ndarray, task: Task, average: str | No
     from sklearn.metrics import f1_score
 
     every = np.arange(len(task.labels.names))
+    guessed = guesses(predicted, task)
+    if task.kind == "multi-label" and len(every) == 1:  # scikit-learn takes one column for classes 0 and 1
+        labels, guessed = (np.pad(one, ((0, 0), (0, 1))) for one in (labels, guessed))
     # scikit-learn leaves NaN out of its means, so an absent class counts neither as right nor as wrong
-    return f1_score(labels, guesses(predicted, task), labels=every, average=average, zero_division=NAN)
+    return f1_score(labels, guessed, labels=every, average=average, zero_division=NAN)
 
 
 @metric("auc", kinds=(*CLASSES, "multi-label"), best="high", scale="share", two_classes=True, paper="D")
@@ -144,10 +148,10 @@ def exact_match(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
 
 
 @metric("calibration-error", kinds=CLASSES, best="low", scale="share")
-def calibration_error(predicted: np.ndarray, labels: np.ndarray, task: Task, *, bins: int = 10) -> float:
+def calibration_error(predicted: np.ndarray, labels: np.ndarray, task: Task, *, bins: Count = 10) -> float:
     """How far confidence is from the share that is right: Σ_b n_b/n·|accuracy_b − confidence_b|.
 
-    An example's confidence is the probability of its most likely class. Bin b of B (`bins`; less than 1 is 1) holds the
+    An example's confidence is the probability of its most likely class. Bin b of B (`bins`) holds the
     n_b of n examples with a confidence in (b/B, (b + 1)/B]; accuracy_b and confidence_b are means over them.
     """
     confidence = predicted.max(axis=1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manyheads.metrics.base import metric
+from manyheads.registry import Positive
 
 if TYPE_CHECKING:
     from manyheads.tasks import Task
@@ -56,7 +57,7 @@ def mae(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
 
 
 @metric("within", kinds=("regression",), best="high", scale="share", paper="D")
-def within(predicted: np.ndarray, labels: np.ndarray, task: Task, *, tolerance: float = 0.2) -> float:
+def within(predicted: np.ndarray, labels: np.ndarray, task: Task, *, tolerance: Positive = 0.2) -> float:
     """Share of predictions that are near enough: |p − y| ≤ t·(high − low).
 
     t: `tolerance`; high and low: the largest and smallest label that the task can have, or, where that is not known,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manyheads.registry import register
+from manyheads.registry import Count, register
 from manyheads.sampling.base import Passes, Supply
 from manyheads.sampling.round_robin import FreshSample, RoundRobin, Step
 
@@ -15,9 +15,7 @@ class Capped(RoundRobin):
     Relations: with a large k this is `batch-round-robin`, which repeats the small tasks without limit.
     """
 
-    def __init__(self, supply: Supply, *, repeats: int = 5, step: Step = "round") -> None:
-        if repeats < 1:
-            raise ValueError(f"'repeats' is at least 1, found {repeats}")
+    def __init__(self, supply: Supply, *, repeats: Count = 5, step: Step = "round") -> None:
         draws: list[Passes | FreshSample] = [Passes(supply, task) for task in supply.sizes]
         most = max(one.batches for one in draws)
         counts = [min(repeats * one.batches, most) for one in draws]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from manyheads.registry import register
+from manyheads.registry import Count, register
 from manyheads.sampling.base import Batch, Epochs, Supply
 from manyheads.sampling.blocks import EpochRoundRobin
 from manyheads.sampling.round_robin import SampledRoundRobin, Step
@@ -17,8 +17,8 @@ class Staggered(Epochs):
     Relations: the same as two phases, the first of which trains on one task.
     """
 
-    def __init__(self, supply: Supply, *, first: int = 2, step: Step = "round") -> None:
-        if not 0 < first < supply.epochs:
+    def __init__(self, supply: Supply, *, first: Count = 2, step: Step = "round") -> None:
+        if first >= supply.epochs:
             raise ValueError(f"'first' is from 1 to one less than the epochs ({supply.epochs}), found {first}")
         large = supply.largest
         self.alone = EpochRoundRobin(replace(supply, sizes={large: supply.sizes[large]}, epochs=first))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from manyheads.registry import register
+from manyheads.registry import Count, NotNegative, register
 from manyheads.sampling.base import Batch, Epochs, Passes, Supply
 from manyheads.seeding import generator
 
@@ -16,8 +16,6 @@ class Weighted(Epochs):
     """
 
     def __init__(self, supply: Supply, steps_per_epoch: int | None) -> None:
-        if steps_per_epoch is not None and steps_per_epoch < 1:
-            raise ValueError(f"'steps_per_epoch' is at least 1, found {steps_per_epoch}")
         self.supply = supply
         self.passes = [Passes(supply, task) for task in supply.sizes]
         self.length = steps_per_epoch or sum(one.batches for one in self.passes)
@@ -66,7 +64,7 @@ class Proportional(Weighted):
     Relations: `annealed` lets α fall from epoch to epoch; `uniform` is α = 0.
     """
 
-    def __init__(self, supply: Supply, *, alpha: float = 1.0, steps_per_epoch: int | None = None) -> None:
+    def __init__(self, supply: Supply, *, alpha: NotNegative = 1.0, steps_per_epoch: Count | None = None) -> None:
         super().__init__(supply, steps_per_epoch)
         self.alpha = alpha
 
@@ -84,7 +82,7 @@ class Annealed(Weighted):
     e: the epoch, from 1 to E; α = 1 where E is 1. (Stickland & Murray, 2019.)
     """
 
-    def __init__(self, supply: Supply, *, steps_per_epoch: int | None = None) -> None:
+    def __init__(self, supply: Supply, *, steps_per_epoch: Count | None = None) -> None:
         super().__init__(supply, steps_per_epoch)
 
     def alpha(self, epoch: int) -> float:
@@ -102,7 +100,7 @@ class Annealed(Weighted):
 class Uniform(Weighted):
     """p_i = 1/T: the task of each batch is drawn with equal chances, whatever its size."""
 
-    def __init__(self, supply: Supply, *, steps_per_epoch: int | None = None) -> None:
+    def __init__(self, supply: Supply, *, steps_per_epoch: Count | None = None) -> None:
         super().__init__(supply, steps_per_epoch)
 
     def probabilities(self, epoch: int) -> np.ndarray:
@@ -114,7 +112,7 @@ class Explicit(Weighted):
     """p_i as given: the task of each batch is drawn with `probabilities: {task: p}`; they need not add up to 1."""
 
     def __init__(
-        self, supply: Supply, *, probabilities: dict[str, float] | None = None, steps_per_epoch: int | None = None
+        self, supply: Supply, *, probabilities: dict[str, float] | None = None, steps_per_epoch: Count | None = None
     ) -> None:
         super().__init__(supply, steps_per_epoch)
         given = probabilities or dict.fromkeys(supply.sizes, 1.0)
