@@ -219,3 +219,47 @@ def test_phases_are_said_logged_and_evaluated(recipe_file: Callable[..., Path], 
 )
 def test_phases_that_cannot_be(phases: Any, message: str, recipe_file: Callable[..., Path]) -> None:
     check_refused(manyheads("train", recipe_file(phases=phases)), message)
+
+
+# --- stop and go -----------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_stops_improving_rests_and_comes_back_when_it_gets_worse(
+    toy_recipe: ToyRecipe, toy_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from manyheads.evaluate import Evaluation
+    from manyheads.resting import rest_or_return
+
+    tasks = toy_recipe()["tasks"]
+    tasks["mood"] |= {"patience": 2, "comes_back": 0.05}
+    job = make_job(toy_recipe(tasks=tasks), toy_data / "run")
+    resting = []
+    for step, accuracy in enumerate([0.5, 0.6, 0.6, 0.6, 0.58, 0.5, 0.7, None]):
+        job.progress.step = step
+        metrics = {"mood": {"accuracy": accuracy}, "near": {"pearson": 0.0}}
+        rest_or_return(job, Evaluation(metrics, 0.5, {}))
+        resting.append(list(job.progress.resting))
+    assert resting == [[], [], [], ["mood"], ["mood"], [], [], []]
+    job.progress.resting = ["mood"]
+    assert {batch.task for one in job.rounds_of(0) for batch in one} == {"near"}
+    job.progress.resting = ["mood", "near"]
+    assert job.progress.out_of_patience(job.recipe), "nobody is left to train"
+    assert [(one["step"], one["resting"]) for one in job.progress.rests] == [(3, ["mood"]), (5, [])]
+    assert [one["task"] for one in log_of(job.folder, "rotation")] == ["mood", "mood"]
+
+
+def test_a_run_with_resting_tasks_reports_them_and_resumes_exactly(
+    toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A learning rate so small that nothing improves: both rest after one evaluation more, and the run ends early."""
+    tasks = toy_recipe()["tasks"]
+    tasks["mood"]["patience"] = 1
+    changes = {"tasks": tasks, "training": {"epochs": 4, "batch_size": 8, "learning_rate": 1e-9}}
+    run = train(load_recipe(toy_recipe(name="calm", **changes)), quiet=True)
+    assert run.metrics["rests"] == [{"step": 10, "task": "mood", "resting": ["mood"]}]
+    assert run.metrics["examples_seen"]["mood"] == 72, "two epochs of four"
+    assert set(log_of(run.folder)[-1]["loss"]) == {"near"}
+    check_resumed(toy_recipe, monkeypatch, at=12, **changes)
+    tasks["near"]["patience"] = 1
+    both = train(load_recipe(toy_recipe(name="both", **changes)), quiet=True)
+    assert both.metrics["steps"] == 10

@@ -40,6 +40,10 @@ class Progress:
     seconds: float = 0.0
     best: dict[str, dict[str, Any]] = field(default_factory=dict)  # '' or task → {"value", "step"}
     stale: int = 0  # evaluations since the overall score was last beaten
+    resting: list[str] = field(default_factory=list)  # tasks that have left the rotation
+    peaks: dict[str, float | None] = field(default_factory=dict)  # best primary metric of tasks that may rest
+    waited: dict[str, int] = field(default_factory=dict)  # evaluations since then
+    rests: list[dict[str, Any]] = field(default_factory=list)  # who left or came back, and when
     running: dict[str, float] = field(default_factory=dict)  # smoothed losses, for display
     speed: float = 0.0  # smoothed examples per second, for display
 
@@ -49,7 +53,7 @@ class Progress:
             self.examples[batch.task] = self.examples.get(batch.task, 0) + len(batch.rows)
         self.step += 1
         self.seconds += seconds
-        speed = sum(len(batch.rows) for batch in batches) / seconds
+        speed = sum(len(batch.rows) for batch in batches) / max(seconds, 1e-9)
         self.speed = speed if not self.speed else 0.95 * self.speed + 0.05 * speed
 
     def status(self, losses: dict[str, float]) -> str:
@@ -58,8 +62,10 @@ class Progress:
         shown = "  ".join(f"{task} {loss:.3f}" for task, loss in self.running.items())
         return f"loss: {shown}  {self.speed:.0f} examples/s"
 
-    def out_of_patience(self, patience: int | None) -> bool:
-        return patience is not None and self.stale >= patience
+    def out_of_patience(self, recipe: Recipe) -> bool:
+        """Whether nothing improves any more: the overall score, or every single task."""
+        patience = recipe.training.patience
+        return len(self.resting) == len(recipe.tasks) or (patience is not None and self.stale >= patience)
 
 
 @dataclass
@@ -87,8 +93,8 @@ class TrainingJob:
         return self.schedule.steps
 
     def rounds_of(self, step: int) -> list[list[Batch]]:
-        """The rounds of a step: what the sampler draws, without rows that have no label for a task."""
-        drawn = self.schedule.rounds(step)
+        """The rounds of a step: what the sampler draws, without resting tasks and rows without a label for a task."""
+        drawn = [[b for b in one if b.task not in self.progress.resting] for one in self.schedule.rounds(step)]
         return [[kept for batch in one if len((kept := self._labelled(batch)).rows)] for one in drawn]
 
     def _labelled(self, batch: Batch) -> Batch:

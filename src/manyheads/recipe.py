@@ -278,6 +278,10 @@ class TaskSettings(Model):
     """What is measured on dev; the first is the primary metric. By default those of the task's kind."""
     batch_size: int | None = Field(None, ge=1)
     """Examples per batch; by default training.batch_size."""
+    patience: int | None = Field(None, ge=1)
+    """The task rests after so many evaluations without a better primary metric: it leaves the rotation."""
+    comes_back: float | None = Field(0.01, ge=0)
+    """A resting task comes back when its primary metric is behind its best by more than this; null never."""
     bad_rows: Literal["error", "skip"] | None = None
     """By default data.bad_rows."""
     predictions: Predictions = Predictions()

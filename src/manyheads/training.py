@@ -24,6 +24,7 @@ from manyheads.metrics import better, primary
 from manyheads.predict import predict_tasks, write_predictions
 from manyheads.progress import Reporter, duration
 from manyheads.recipe import Recipe
+from manyheads.resting import rest_or_return
 from manyheads.run import Run, evaluate_with_progress
 from manyheads.schedule import Phase, set_trainable
 from manyheads.seeding import draws
@@ -64,7 +65,7 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
         if recipe.evaluate.before and not progress.step:
             _evaluate(job)
         current: Phase | None = None
-        while progress.step < job.steps and not progress.out_of_patience(training.patience):
+        while progress.step < job.steps and not progress.out_of_patience(recipe):
             step = progress.step
             phase = job.schedule.phase(step)
             if phase is not current:
@@ -143,6 +144,7 @@ def _evaluate(job: TrainingJob) -> None:
                 written = folder
             else:
                 saved.link_folder(written, folder)
+    rest_or_return(job, found)
 
 
 def _about(job: TrainingJob, found: Evaluation) -> dict[str, Any]:
@@ -193,6 +195,7 @@ def _finish(job: TrainingJob) -> Run:
         "model": run.about,
         "best": {task or "overall": value for task, value in job.progress.best.items()},
         "examples_seen": job.progress.examples,
+        "rests": job.progress.rests,
         "steps": job.progress.step,
         "seconds": round(job.progress.seconds, 1),
         "notes": job.notes,

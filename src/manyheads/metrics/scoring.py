@@ -63,6 +63,16 @@ def better(task: Task, new: float | None, old: float | None) -> bool:
     return new > old if find(_primary_choice(task).name).best == "high" else new < old
 
 
+def worse_by(task: Task, value: float | None, peak: float | None) -> float:
+    """How far a value of the primary metric is behind a better one; 0 where it is not."""
+    if peak is None:
+        return 0.0
+    if value is None:
+        return math.inf
+    behind = peak - value if find(_primary_choice(task).name).best == "high" else value - peak
+    return max(0.0, behind)
+
+
 def overall(
     scores: dict[str, dict[str, float | None]],
     tasks: dict[str, Task],

@@ -1,0 +1,40 @@
+"""Stop and go: a task that stops improving leaves the rotation, and comes back when it gets worse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from manyheads.metrics import better, primary, worse_by
+
+if TYPE_CHECKING:
+    from manyheads.evaluate import Evaluation
+    from manyheads.job import TrainingJob
+
+
+def rest_or_return(job: TrainingJob, found: Evaluation) -> None:
+    """After an evaluation: which tasks rest from here on, and which come back. What changes is said and logged."""
+    progress = job.progress
+    for name, settings in job.recipe.tasks.items():
+        if settings.patience is None:
+            continue
+        task = job.model.tasks[name]
+        value, peak = found.metrics[name][primary(task)], progress.peaks.get(name)
+        if name not in progress.peaks or better(task, value, peak):
+            progress.peaks[name], progress.waited[name] = value, 0
+            continue
+        progress.waited[name] += 1
+        if name in progress.resting:
+            if settings.comes_back is not None and worse_by(task, value, peak) > settings.comes_back:
+                progress.resting.remove(name)
+                progress.waited[name] = 0
+                _tell(job, name, f"comes back: its {primary(task)} is more than {settings.comes_back:g} below its best")
+        elif progress.waited[name] >= settings.patience:
+            progress.resting.append(name)
+            _tell(job, name, f"rests: its {primary(task)} has not improved for {settings.patience} evaluations")
+
+
+def _tell(job: TrainingJob, task: str, what: str) -> None:
+    resting = sorted(job.progress.resting)
+    job.progress.rests.append({"step": job.progress.step, "task": task, "resting": resting})
+    job.write_log({"event": "rotation", "task": task, "what": what, "resting": resting})
+    job.reporter.say(f"task {task} {what}")
