@@ -24,6 +24,7 @@ lint: $(INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/draw_samplers.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

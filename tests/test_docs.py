@@ -11,6 +11,7 @@ import yaml
 
 from command import manyheads
 from manyheads import load_recipe
+from manyheads.registry import parts
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
@@ -89,6 +90,15 @@ def test_add_my_own_head_or_loss_as_the_page_says(toy_encoder: Path, tmp_path: P
     assert "(single, head-pooler, gated, huber)" in result.stderr
     answer = manyheads("predict", tmp_path / "runs" / "own", "--text", "a good film")
     assert float(answer.stdout) == float(answer.stdout)
+
+
+def test_pictures_of_samplers_are_up_to_date() -> None:
+    drawn = runpy.run_path(str(ROOT / "docs" / "draw_samplers.py"))
+    page = (ROOT / "docs" / "sampling.md").read_text(encoding="utf-8")
+    for part in parts("samplers"):
+        file = ROOT / "docs" / "samplers" / f"{part.name}.svg"
+        assert file.read_text(encoding="utf-8") == drawn["draw"](part), f"{part.name}: run `make docs`"
+        assert f"(samplers/{part.name}.svg)" in page
 
 
 @pytest.mark.parametrize("page", ["encodings.md", "pooling.md", "heads.md", "losses.md", "tasks.md"])
