@@ -9,7 +9,7 @@ from manyheads.sampling import Supply
 
 FOLDER = Path(__file__).resolve().parent / "samplers"
 SUPPLY = Supply(
-    sizes={"small": 24, "large": 120, "middle": 40}, batch_sizes={"small": 4, "large": 4, "middle": 4}, seed=1, epochs=3
+    sizes={"small": 12, "large": 120, "middle": 40}, batch_sizes={"small": 4, "large": 4, "middle": 4}, seed=1, epochs=3
 )
 COLOURS = {"small": "#0072b2", "large": "#d55e00", "middle": "#009e73"}  # told apart by colour-blind readers too
 LEFT, TOP, ROW, WIDTH = 64, 22, 22, 640

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -323,6 +324,8 @@ def _print_table(rows: list[dict[str, Any]], as_json: bool) -> None:
 
 def _print_metrics(metrics: dict[str, Any], as_json: bool) -> None:
     """A row per task and metric; beside it the same model before training, where that was measured."""
+    if os.environ.get("RANK", "0") != "0":
+        return  # of several processes the first one speaks
     if as_json:
         _print_json(metrics)
         return

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from manyheads import checkpoint as saved
+from manyheads import registry
 from manyheads.encoder import load_encoder
 from manyheads.errors import UserError
 from manyheads.evaluate import fixed_subset
@@ -22,6 +23,7 @@ from manyheads.files import restore_folder, write_text
 from manyheads.imports import fingerprint, imported_parts
 from manyheads.model import ManyHeads, TaskTokens, UnfitPart
 from manyheads.optim import build_optimizer
+from manyheads.processes import Processes, join_processes
 from manyheads.progress import Reporter
 from manyheads.recipe import EncoderSettings, Recipe
 from manyheads.sampling import Batch, Supply
@@ -76,6 +78,7 @@ class TrainingJob:
     folder: Path
     reporter: Reporter
     accelerator: Any
+    processes: Processes
     encoder_folder: Path
     model: ManyHeads
     optimizer: torch.optim.Optimizer
@@ -107,6 +110,8 @@ class TrainingJob:
         return next((number for number, end in enumerate(ends, 1) if self.progress.step <= end), len(ends))
 
     def write_log(self, record: dict[str, Any]) -> None:
+        if not self.processes.main:
+            return
         record = {
             **record,
             "step": self.progress.step,
@@ -117,6 +122,8 @@ class TrainingJob:
             file.write(json.dumps(record) + "\n")
 
     def save(self) -> None:
+        if not self.processes.main:
+            return
         state = {"progress": self.progress.__dict__, "data": self.data_fingerprint, "machine": machine(self.recipe)}
         saved.save_checkpoint(self.folder / "checkpoints", self.progress.step, self.model, self.optimizer, state)
 
@@ -139,9 +146,14 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
     """Everything a training needs, and its run folder: a new one, or where an old one stopped."""
     going_on = not overwrite and bool(saved.find_checkpoints(folder / "checkpoints"))
     job = assemble(recipe, folder, reporter, going_on)
-    if overwrite:
-        shutil.rmtree(folder, ignore_errors=True)
+    job.processes.wait()  # all have seen whether there is an old run
+    if job.processes.main:
+        if overwrite:
+            shutil.rmtree(folder, ignore_errors=True)
+        _make_folder(job)
+    job.processes.wait()
     _open_folder(job)
+    job.processes.wait()  # all have read the checkpoint, which the next ones may remove
     _announce(job)
     return job
 
@@ -174,7 +186,12 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
         _start_heads(model, recipe, reporter)
     precision = {"float32": "no"}.get(recipe.training.precision, recipe.training.precision)
     AcceleratorState._reset_state()  # accelerate keeps the first run's precision for the life of the process
-    accelerator = Accelerator(cpu=recipe.training.device == "cpu", mixed_precision=precision)
+    on_cpu = recipe.training.device == "cpu" or not torch.accelerator.is_available()
+    accelerator = Accelerator(cpu=on_cpu, mixed_precision=precision)
+    processes = join_processes(accelerator, recipe.training.processes, recipe.place("training", "processes"))
+    _check_whole_batches(recipe, tasks, processes.count)
+    if not processes.main:
+        reporter = Reporter(quiet=True)
     model.to(accelerator.device).train()
     splits = {
         split: {
@@ -197,6 +214,7 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
         folder=folder,
         reporter=reporter,
         accelerator=accelerator,
+        processes=processes,
         encoder_folder=encoder.found.folder,
         model=model,
         optimizer=build_optimizer(model, recipe.training),
@@ -211,6 +229,14 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
     )
     _note_truncation(job)
     return job
+
+
+def _check_whole_batches(recipe: Recipe, tasks: dict[str, Task], processes: int) -> None:
+    for name, task in tasks.items():
+        if processes > 1 and registry.find("losses", task.loss.name).factory.whole_batch:
+            place = recipe.place("tasks", name, "loss")
+            reason = f"'{task.loss.name}' compares the examples of a batch, which several processes would cut up"
+            raise UserError(f"{place}: {reason}; train it in one.")
 
 
 def _check_layers(recipe: Recipe, depth: int) -> None:
@@ -286,12 +312,15 @@ def _note_truncation(job: TrainingJob) -> None:
                 job.notes.append(f"{name}: {count:,} of {len(data):,} {split} inputs are cut to {longest} tokens")
 
 
-def _open_folder(job: TrainingJob) -> None:
-    """A new run folder, or the last checkpoint of an old one."""
+def _make_folder(job: TrainingJob) -> None:
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{job.folder}: the run folder cannot be made here: {error.strerror}. Set `output`.") from None
+
+
+def _open_folder(job: TrainingJob) -> None:
+    """A new run folder, or the last checkpoint of an old one."""
     found = saved.find_checkpoints(job.folder / "checkpoints")
     if found:
         state = saved.read_state(found[-1])
@@ -304,8 +333,9 @@ def _open_folder(job: TrainingJob) -> None:
         job.progress = Progress(**state["progress"])
         _forget_lost_models(job)
         job.reporter.say(f"resumed after step {job.progress.step:,}")
-    _cut_log(job.folder / "log.jsonl", job.progress.step if found else -1)
-    if not found:
+    if job.processes.main:
+        _cut_log(job.folder / "log.jsonl", job.progress.step if found else -1)
+    if not found and job.processes.main:
         resolved = {
             name: settings.model_copy(update=_resolved(job.model.tasks[name]))
             for name, settings in job.recipe.tasks.items()

@@ -369,6 +369,8 @@ class Training(Model):
     """Arithmetic of the forward pass, through accelerate."""
     device: Literal["auto", "cpu"] = "auto"
     """'auto' takes what accelerate finds."""
+    processes: int | None = Field(None, ge=1)
+    """Refuse to start unless so many processes came up (under torchrun); null takes what there is."""
     tokens_per_pass: int = Field(8192, ge=1)
     """A round of more tokens goes through the encoder in several passes: bounds memory, and gives the same gradient
     but for other dropout masks."""

@@ -76,15 +76,19 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
             rate = phase.rate(step)
             for group in job.optimizer.param_groups:
                 group["lr"] = rate
-            with draws(recipe.seed, step, "step"):
+            # every process draws masks of its own; the first draws those of a training alone
+            words = ("step",) if job.processes.main else ("step", job.processes.rank)
+            with draws(recipe.seed, step, *words):
                 try:
-                    losses = backward(
+                    losses, stopping = backward(
                         job.model,
                         job.train,
                         rounds,
                         phase.scalarize,
                         training.tokens_per_pass,
                         job.accelerator.autocast,
+                        job.processes,
+                        alarm=bool(asked),
                     )
                 except NonFiniteLoss as fault:
                     where = {fault.task: fault.rows}
@@ -105,10 +109,11 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
                 _evaluate(job)
                 set_trainable(job.model, phase)
             every = recipe.checkpoint.every_steps
-            if epoch_over or asked or (every and progress.step % every == 0):
+            stopping = stopping or (job.processes.count == 1 and bool(asked))
+            if epoch_over or stopping or (every and progress.step % every == 0):
                 job.save()
-            if asked and progress.step < job.steps:
-                raise Interrupted(folder, progress.step, asked[0])
+            if stopping and progress.step < job.steps:
+                raise Interrupted(folder, progress.step, asked[0] if asked else signal.SIGTERM)
     if "" not in progress.best:  # best/ was lost after the last step
         _evaluate(job)
         job.save()
@@ -120,7 +125,10 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
 
 def _evaluate(job: TrainingJob) -> None:
     """Evaluate, log, and keep the model where it is the best so far, over all or for a task."""
-    found, _ = evaluate_with_progress(job.model, job.dev, job.recipe, job.reporter, job.dev_rows)
+    told: dict[str, Any] | None = None
+    if job.processes.main:
+        told = evaluate_with_progress(job.model, job.dev, job.recipe, job.reporter, job.dev_rows)[0].to_json()
+    found = Evaluation(**job.processes.tell(told))
     job.write_log({"event": "evaluate", **found.to_json(), "seen": job.progress.examples})
     shown = "  ".join(f"{task} {_shown(job, found, task)}" for task in found.metrics)
     job.reporter.say(f"step {job.progress.step:,}  epoch {job.epoch()}  {shown}  overall {found.overall:.3f}")
@@ -139,6 +147,8 @@ def _evaluate(job: TrainingJob) -> None:
             if not task:
                 job.progress.stale = 0
             folder = job.folder / (f"best-{task}" if task else "best")
+            if not job.processes.main:
+                continue
             if written is None:
                 saved.save_model(folder, job.model, job.encoder_folder, _about(job, found))
                 written = folder
@@ -183,6 +193,9 @@ def _not_finite(job: TrainingJob, what: str, value: float, rows: dict[str, list[
 def _finish(job: TrainingJob) -> Run:
     """Evaluate the best model on all of dev, write predictions and metrics.json."""
     run = Run(job.folder)
+    if not job.processes.main:
+        job.processes.leave()
+        return run
     model = run.model.to(job.accelerator.device)
     found, answers = evaluate_with_progress(model, job.dev, job.recipe, job.reporter)
     folder = job.folder / "predictions"
@@ -209,6 +222,7 @@ def _finish(job: TrainingJob) -> Run:
     job.reporter.say(f"trained {job.progress.step:,} steps in {duration(job.progress.seconds)} → {job.folder}")
     for note in job.notes:
         job.reporter.say(f"note: {note}")
+    job.processes.leave()
     return run
 
 

@@ -35,7 +35,7 @@ def gradient(
     model: ManyHeads, data: dict[str, TaskTokens], rounds: list[list[Batch]], tokens: int = 10**9
 ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
     model.zero_grad(set_to_none=True)
-    losses = backward(model, data, rounds, Sum(), tokens, nullcontext)
+    losses, _ = backward(model, data, rounds, Sum(), tokens, nullcontext)
     return {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}, losses
 
 

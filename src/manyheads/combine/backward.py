@@ -13,6 +13,7 @@ import torch
 
 from manyheads.errors import UserError
 from manyheads.model import Inputs, ManyHeads, TaskTokens
+from manyheads.processes import Processes
 from manyheads.sampling import Batch
 from manyheads.tokens import Sequence, merge_equal
 
@@ -34,12 +35,42 @@ def backward(
     scalarize: Callable[[torch.Tensor], torch.Tensor],
     tokens_per_pass: int,
     autocast: Callable[[], AbstractContextManager[None]],
-) -> dict[str, float]:
-    """Add the gradient of one step to `.grad`; returns each task's mean loss over the step's examples."""
+    processes: Processes | None = None,
+    alarm: bool = False,
+) -> tuple[dict[str, float], bool]:
+    """Add the gradient of one step to `.grad`; returns each task's mean loss over the step's examples.
+
+    With several processes each works on its slice of the rounds, and sums go over all of them. `alarm` is passed on:
+    whether any process raised it is returned beside the losses.
+    """
     counts: dict[str, int] = {}
     for batch in (batch for one in rounds for batch in one):
         counts[batch.task] = counts.get(batch.task, 0) + len(batch.rows)
     losses = dict.fromkeys(counts, 0.0)
+    alone = processes or Processes()
+    fault: NonFiniteLoss | None = None
+    try:
+        _add_gradient(model, data, alone.share(rounds), counts, losses, scalarize, tokens_per_pass, autocast)
+    except NonFiniteLoss as found:  # told to the other processes first, which would wait for this one
+        fault = found
+    trained = [one for one in model.parameters() if one.requires_grad]
+    broken, alarmed = alone.add_up(trained, losses, [fault is not None, alarm])
+    if broken:
+        raise fault or NonFiniteLoss(", ".join(counts), [], float("nan"))
+    return losses, alarmed
+
+
+def _add_gradient(
+    model: ManyHeads,
+    data: dict[str, TaskTokens],
+    rounds: list[list[Batch]],
+    counts: dict[str, int],
+    losses: dict[str, float],
+    scalarize: Callable[[torch.Tensor], torch.Tensor],
+    tokens_per_pass: int,
+    autocast: Callable[[], AbstractContextManager[None]],
+) -> None:
+    """This process's part: losses are divided by the counts of all, so that parts add up."""
     for one in rounds:
         for passing in split_passes(model, data, one, tokens_per_pass):
             with autocast():
@@ -63,7 +94,6 @@ def backward(
                 losses[task] += value
                 means.append(mean)
             scalarize(torch.stack(means)).backward()
-    return losses
 
 
 def split_passes(

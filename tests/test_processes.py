@@ -1,0 +1,91 @@
+"""Two real processes under torchrun train what one does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from command import check_refused, manyheads
+from manyheads.processes import Processes
+from manyheads.sampling import Batch
+
+STILL = {"dropout": 0, "attention_dropout": 0}
+
+
+def torchrun(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+         "-m", "manyheads", *map(str, words)],
+        capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def log_of(run: Path, event: str) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return [one for one in records if one["event"] == event]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(sorted((run / "checkpoints").glob("step-*"))[-1] / "model.safetensors")
+
+
+@given(size=st.integers(0, 40), count=st.integers(1, 5))
+@settings(derandomize=True, deadline=None)
+def test_slices_partition_a_round(size: int, count: int) -> None:
+    rows = np.random.default_rng(size).permutation(100)[:size]
+    slices = [Processes(rank, count).share([[Batch("a", rows)]]) for rank in range(count)]
+    found = [row for one in slices for batches in one for batch in batches for row in batch.rows.tolist()]
+    assert sorted(found) == sorted(rows.tolist())
+    sizes = [sum(len(batch.rows) for batches in one for batch in batches) for one in slices]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path) -> None:
+    """Without dropout: the same losses, metrics and weights, also where a slice is empty (36 rows are 5·7 + 1)."""
+    file = recipe_file(
+        encoder={"name": str(toy_encoder), **STILL},
+        tasks={
+            "mood": {"train": "mood.csv", "batch_size": 7, "head": {"dropout": 0}},
+            "near": {"train": "near.tsv", "range": [0, 5], "batch_size": 5, "head": {"dropout": 0}},
+        },
+        sampler="proportional",  # rounds with one task, in which the other's head must stay as it is
+        training={"epochs": 2, "accumulate": 2, "learning_rate": 1e-3},
+        checkpoint={"every_steps": 4},
+    )
+    alone = manyheads("train", file, "name=alone", "--quiet")
+    assert alone.returncode == 0, alone.stderr
+    both = torchrun("train", file, "name=both", "training.processes=2")
+    assert both.returncode == 0, both.stderr
+    assert both.stdout.count("overall") == 1, "one of them speaks"
+    one, two = toy_data / "runs" / "alone", toy_data / "runs" / "both"
+    for first, second in zip(log_of(one, "step"), log_of(two, "step"), strict=True):
+        assert first["loss"] == pytest.approx(second["loss"], rel=1e-4, abs=1e-6)
+        assert first["gradient_norm"] == pytest.approx(second["gradient_norm"], rel=1e-3)
+    after, expected = weights(two), weights(one)
+    for name, tensor in expected.items():
+        assert torch.allclose(tensor, after[name], atol=2e-5), name
+    assert len(log_of(two, "evaluate")) == len(log_of(one, "evaluate"))
+    assert (two / "predictions" / "mood-dev.csv").is_file()
+
+
+def test_fewer_processes_than_asked_for_and_coupled_losses_are_refused(
+    recipe_file: Callable[..., Path], toy_data: Path
+) -> None:
+    file = recipe_file(tasks={"near": {"train": "near.tsv", "range": [0, 5], "loss": "cosent"}})
+    check_refused(manyheads("train", file, "training.processes=2"), "2 processes were asked for, 1 came up", "torchrun")
+    coupled = torchrun("train", file)
+    assert coupled.returncode != 0
+    assert "'cosent' compares the examples of a batch, which several processes would cut up" in coupled.stderr
+    assert not (toy_data / "runs").exists()
