@@ -179,3 +179,29 @@ def test_resuming_a_finished_run_changes_nothing(folder: Path, undisturbed: str)
     assert "overall" in result.stdout
     assert {file: file.stat().st_mtime_ns for file in left.rglob("*")} == before
     assert without_name(fingerprint(left)) == undisturbed
+
+
+PHASES = "[{train: heads, epochs: 1}, {sampler: annealed, epochs: 2}]"
+ORDERS = {
+    "blocks": "sampler=epoch-round-robin",
+    "round robin": "sampler={name: sampled-round-robin, step: batch}",
+    "weighted": "sampler=annealed",
+    "sized": "sampler=full-data",
+    "capped": "sampler={name: capped, repeats: 2}",
+    "staggered": "sampler=staggered",
+    "phases": f"phases={PHASES}",
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_killed_in_the_middle_of_an_epoch_of_every_family_of_samplers(order: str, folder: Path, run: Path) -> None:
+    words = (ORDERS[order], "tasks.mood.patience=2", "evaluate.every_steps=5")
+    left = folder / "runs" / "left-alone"
+    assert manyheads("train", folder / "recipe.yaml", "name=left-alone", "--overwrite", "-q", *words).returncode == 0
+    command = start(*train_words(folder), *words)
+    wait_for(run, 13)  # past the first epoch or phase, and no checkpoint of its own
+    command.kill(signal.SIGKILL)
+    assert command.wait().returncode == -signal.SIGKILL
+    assert manyheads("resume", run, "-q").returncode == 0
+    found, expected = (without_name(fingerprint(one)).replace('"left-alone"', '"left"') for one in (run, left))
+    assert found == expected

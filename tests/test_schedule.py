@@ -164,11 +164,11 @@ def check_resumed(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch, at: in
 
     real = training.backward
 
-    def killed(*given: Any) -> Any:
+    def killed(*given: Any, **more: Any) -> Any:
         killed.calls += 1  # type: ignore[attr-defined]
         if killed.calls == at + 1:  # type: ignore[attr-defined]
             raise Killed
-        return real(*given)
+        return real(*given, **more)
 
     killed.calls = 0  # type: ignore[attr-defined]
     recipe = load_recipe(toy_recipe(name="cut", checkpoint=checkpoint, **changes))
