@@ -13,7 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from manyheads.recipe import Choice, Recipe
+from manyheads.choices import Choice
+from manyheads.recipe import Recipe
 from manyheads.registry import parts
 
 ROOT = Path(__file__).resolve().parents[1]

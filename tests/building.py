@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 import torch
 
+from manyheads.choices import Choice
 from manyheads.data.examples import Columns
 from manyheads.data.labels import LabelReader
 from manyheads.encoder import load_encoder
 from manyheads.encoder.bert import Bert, BertConfig, random_bert
 from manyheads.model import Inputs, ManyHeads
-from manyheads.recipe import Choice, EncoderSettings
+from manyheads.recipe import EncoderSettings
 from manyheads.registry import find
 from manyheads.tasks import Task, unfit_parts
 from manyheads.tokens import TokenColumn, Tokenizer, tokenise_once

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from manyheads import registry
+from manyheads.choices import Choice
 from manyheads.data.examples import Columns
 from manyheads.data.labels import Kind, LabelReader
 from manyheads.metrics import better, default_metrics, metric, overall, primary, score, unfit
-from manyheads.recipe import Choice
 from manyheads.registry import Part, find, parts
 from manyheads.tasks import Task
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from building import KINDS, PAIR, SINGLE, a_task, fitting_task, labels_of, small_bert, toy_inputs, toy_model
+from manyheads.choices import Choice
 from manyheads.encodings import Encoding, Pooling
 from manyheads.losses import Loss
-from manyheads.recipe import Choice
 from manyheads.registry import FAMILIES, Part, find, parts
 from manyheads.tasks import Task
 from manyheads.tokens import Tokenizer

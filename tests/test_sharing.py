@@ -15,6 +15,7 @@ import torch
 from building import NUMBERS, TWO, a_task, columns, labels_of, toy_inputs, toy_model
 from command import check_refused, manyheads
 from manyheads import Run, load_recipe
+from manyheads.choices import Choice
 from manyheads.combine import Sum
 from manyheads.combine.backward import backward
 from manyheads.encoder.bert import Bert
@@ -22,7 +23,6 @@ from manyheads.job import prepare
 from manyheads.model import ManyHeads
 from manyheads.predict import predict_tasks
 from manyheads.progress import Reporter
-from manyheads.recipe import Choice
 from manyheads.task_data import load_tasks
 from manyheads.tokens import PackedTokens, Sequence, merge_equal
 

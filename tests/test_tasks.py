@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from manyheads.choices import Choice
 from manyheads.data.examples import Columns
 from manyheads.data.labels import LabelReader
 from manyheads.errors import UserError
-from manyheads.recipe import Choice, Predictions, Source
+from manyheads.recipe import Predictions, Source
 from manyheads.recipe_file import load_recipe
 from manyheads.task_data import TaskData, load_tasks, read_unlabelled
 from manyheads.tasks import Task

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,13 +18,14 @@ from manyheads import registry
 from manyheads.encoder import load_encoder
 from manyheads.errors import UserError
 from manyheads.evaluate import fixed_subset
-from manyheads.files import restore_folder, write_text
+from manyheads.files import restore_folder
 from manyheads.imports import fingerprint, imported_parts
 from manyheads.model import ManyHeads, TaskTokens, UnfitPart
 from manyheads.optim import build_optimizer
 from manyheads.processes import Processes, join_processes
 from manyheads.progress import Reporter
 from manyheads.recipe import EncoderSettings, Recipe
+from manyheads.run_folder import make_folder, open_folder
 from manyheads.sampling import Batch, Supply
 from manyheads.schedule import Schedule, plan_schedule
 from manyheads.task_data import load_tasks
@@ -124,8 +124,15 @@ class TrainingJob:
     def save(self) -> None:
         if not self.processes.main:
             return
-        state = {"progress": self.progress.__dict__, "data": self.data_fingerprint, "machine": machine(self.recipe)}
+        state = {"progress": self.progress.__dict__, "data": self.data_fingerprint, "machine": self.machine}
         saved.save_checkpoint(self.folder / "checkpoints", self.progress.step, self.model, self.optimizer, state)
+
+    @cached_property
+    def machine(self) -> dict[str, str | int]:
+        """What must be equal for two runs to agree to the last bit."""
+        packages = ("manyheads", "torch", "transformers", "tokenizers")
+        own = {file: fingerprint(Path(file))[:16] for file in self.recipe.imports}
+        return {**{name: version(name) for name in packages}, "threads": torch.get_num_threads(), **own}
 
     @cached_property
     def data_fingerprint(self) -> dict[str, str]:
@@ -133,13 +140,6 @@ class TrainingJob:
         return {
             f"{name} {split}": data.fingerprint() for split, tasks in splits.items() for name, data in tasks.items()
         }
-
-
-def machine(recipe: Recipe) -> dict[str, str | int]:
-    """What must be equal for two runs to agree to the last bit."""
-    packages = ("manyheads", "torch", "transformers", "tokenizers")
-    own = {file: fingerprint(Path(file))[:16] for file in recipe.imports}
-    return {**{name: version(name) for name in packages}, "threads": torch.get_num_threads(), **own}
 
 
 def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -> TrainingJob:
@@ -150,9 +150,9 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
     if job.processes.main:
         if overwrite:
             shutil.rmtree(folder, ignore_errors=True)
-        _make_folder(job)
+        make_folder(job)
     job.processes.wait()
-    _open_folder(job)
+    open_folder(job)
     job.processes.wait()  # all have read the checkpoint, which the next ones may remove
     _announce(job)
     return job
@@ -310,77 +310,6 @@ def _note_truncation(job: TrainingJob) -> None:
             if count:
                 longest = job.model.max_length
                 job.notes.append(f"{name}: {count:,} of {len(data):,} {split} inputs are cut to {longest} tokens")
-
-
-def _make_folder(job: TrainingJob) -> None:
-    try:
-        job.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{job.folder}: the run folder cannot be made here: {error.strerror}. Set `output`.") from None
-
-
-def _open_folder(job: TrainingJob) -> None:
-    """A new run folder, or the last checkpoint of an old one."""
-    found = saved.find_checkpoints(job.folder / "checkpoints")
-    if found:
-        state = saved.read_state(found[-1])
-        if state["data"] != job.data_fingerprint:
-            raise UserError(f"{job.folder}: its training or dev data has changed since it was started; train it anew.")
-        here = machine(job.recipe)
-        if state["machine"] != here:
-            job.reporter.say(f"warning: started with {state['machine']}, resumed with {here}: results may differ")
-        saved.load_checkpoint(found[-1], job.model, job.optimizer)
-        job.progress = Progress(**state["progress"])
-        _forget_lost_models(job)
-        job.reporter.say(f"resumed after step {job.progress.step:,}")
-    if job.processes.main:
-        _cut_log(job.folder / "log.jsonl", job.progress.step if found else -1)
-    if not found and job.processes.main:
-        resolved = {
-            name: settings.model_copy(update=_resolved(job.model.tasks[name]))
-            for name, settings in job.recipe.tasks.items()
-        }
-        write_text(job.folder / "recipe.yaml", job.recipe.model_copy(update={"tasks": resolved}).to_yaml())
-        job.write_log({"event": "start", "machine": machine(job.recipe), "notes": job.notes})
-
-
-def _forget_lost_models(job: TrainingJob) -> None:
-    """A best/ that was deleted or damaged no longer counts as the best so far."""
-    for task in list(job.progress.best):
-        folder = job.folder / (f"best-{task}" if task else "best")
-        restore_folder(folder)
-        if not folder.is_dir():
-            del job.progress.best[task]
-            job.reporter.say(f"note: {folder} is gone; the best from here on takes its place")
-
-
-def _resolved(task: Task) -> dict[str, Any]:
-    """What was inferred, as the recipe would have said it."""
-    several = isinstance(task.columns.label, tuple)  # whose classes are its columns
-    values = {value: task.labels.names[index] for value, index in task.labels.values.items()}
-    return {
-        "text": list(task.columns.text),
-        "label": list(task.columns.label) if isinstance(task.columns.label, tuple) else task.columns.label,
-        "kind": task.kind,
-        "labels": None if several else (list(values) if list(values) == list(values.values()) else values) or None,
-        "separator": task.labels.separator,
-        "metrics": list(task.metrics),
-        **{part: getattr(task, part) for part in PARTS},
-    }
-
-
-def _cut_log(file: Path, step: int) -> None:
-    """Steps after the checkpoint will be done, and logged, again."""
-    if file.is_file():
-        kept = [line for line in file.read_text(encoding="utf-8").splitlines() if _logged_step(line) <= step]
-        write_text(file, "".join(line + "\n" for line in kept))
-
-
-def _logged_step(line: str) -> float:
-    try:
-        return json.loads(line)["step"]
-    except (ValueError, KeyError):  # the last line of a run that was killed while it wrote
-        return math.inf
 
 
 def _announce(job: TrainingJob) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from building import CLASSES, MULTI, NUMBERS, TWO, a_task
+from manyheads.choices import Choice
 from manyheads.losses import (
     BinaryCrossEntropy,
     CoSent,
@@ -18,7 +19,6 @@ from manyheads.losses import (
     OrdinalLogLoss,
     PearsonLoss,
 )
-from manyheads.recipe import Choice
 from manyheads.registry import find
 
 THREE, PAIRS, SCORES = a_task(labels=CLASSES), a_task(labels=TWO), a_task(labels=NUMBERS)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from manyheads.choices import Choice
 from manyheads.data.examples import BadRow, Columns, read_rows
 from manyheads.data.findings import SEVERITIES, Finding, Severity, Split, Texts, shown_texts
 from manyheads.data.labels import BadLabel, LabelReader
@@ -23,7 +24,7 @@ from manyheads.encoder.weights import is_bert, locate, read_config
 from manyheads.encodings import Encoding
 from manyheads.errors import UserError
 from manyheads.progress import Reporter
-from manyheads.recipe import Choice, EncoderSettings, Recipe, Source
+from manyheads.recipe import EncoderSettings, Recipe, Source
 from manyheads.task_data import check_files, choose_columns, choose_reader, present_sources, same_rows
 from manyheads.tokens import Tokenizer, tokenise
 

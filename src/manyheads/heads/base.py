@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from manyheads.recipe import Choice
+from manyheads.choices import Choice
 
 
 class Head(nn.Module):

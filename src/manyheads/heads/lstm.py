@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from manyheads.choices import Choice
 from manyheads.heads.linear import Linear
-from manyheads.recipe import Choice
 from manyheads.registry import Count, Share, register
 
 

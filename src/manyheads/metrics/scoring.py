@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from manyheads.choices import Choice
 from manyheads.metrics.base import find
-from manyheads.recipe import Choice
 
 if TYPE_CHECKING:
     from manyheads.tasks import Task

@@ -1,0 +1,87 @@
+"""A run folder is opened: made anew with its recipe as resolved, or its last checkpoint is read."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manyheads import checkpoint as saved
+from manyheads.errors import UserError
+from manyheads.files import restore_folder, write_text
+from manyheads.tasks import PARTS, Task
+
+if TYPE_CHECKING:
+    from manyheads.job import TrainingJob
+
+
+def make_folder(job: TrainingJob) -> None:
+    try:
+        job.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{job.folder}: the run folder cannot be made here: {error.strerror}. Set `output`.") from None
+
+
+def open_folder(job: TrainingJob) -> None:
+    """A new run folder, or the last checkpoint of an old one."""
+    found = saved.find_checkpoints(job.folder / "checkpoints")
+    if found:
+        state = saved.read_state(found[-1])
+        if state["data"] != job.data_fingerprint:
+            raise UserError(f"{job.folder}: its training or dev data has changed since it was started; train it anew.")
+        here = job.machine
+        if state["machine"] != here:
+            job.reporter.say(f"warning: started with {state['machine']}, resumed with {here}: results may differ")
+        saved.load_checkpoint(found[-1], job.model, job.optimizer)
+        job.progress = type(job.progress)(**state["progress"])
+        _forget_lost_models(job)
+        job.reporter.say(f"resumed after step {job.progress.step:,}")
+    if job.processes.main:
+        _cut_log(job.folder / "log.jsonl", job.progress.step if found else -1)
+    if not found and job.processes.main:
+        resolved = {
+            name: settings.model_copy(update=_resolved(job.model.tasks[name]))
+            for name, settings in job.recipe.tasks.items()
+        }
+        write_text(job.folder / "recipe.yaml", job.recipe.model_copy(update={"tasks": resolved}).to_yaml())
+        job.write_log({"event": "start", "machine": job.machine, "notes": job.notes})
+
+
+def _forget_lost_models(job: TrainingJob) -> None:
+    """A best/ that was deleted or damaged no longer counts as the best so far."""
+    for task in list(job.progress.best):
+        folder = job.folder / (f"best-{task}" if task else "best")
+        restore_folder(folder)
+        if not folder.is_dir():
+            del job.progress.best[task]
+            job.reporter.say(f"note: {folder} is gone; the best from here on takes its place")
+
+
+def _resolved(task: Task) -> dict[str, Any]:
+    """What was inferred, as the recipe would have said it."""
+    several = isinstance(task.columns.label, tuple)  # whose classes are its columns
+    values = {value: task.labels.names[index] for value, index in task.labels.values.items()}
+    return {
+        "text": list(task.columns.text),
+        "label": list(task.columns.label) if isinstance(task.columns.label, tuple) else task.columns.label,
+        "kind": task.kind,
+        "labels": None if several else (list(values) if list(values) == list(values.values()) else values) or None,
+        "separator": task.labels.separator,
+        "metrics": list(task.metrics),
+        **{part: getattr(task, part) for part in PARTS},
+    }
+
+
+def _cut_log(file: Path, step: int) -> None:
+    """Steps after the checkpoint will be done, and logged, again."""
+    if file.is_file():
+        kept = [line for line in file.read_text(encoding="utf-8").splitlines() if _logged_step(line) <= step]
+        write_text(file, "".join(line + "\n" for line in kept))
+
+
+def _logged_step(line: str) -> float:
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, KeyError):  # the last line of a run that was killed while it wrote
+        return math.inf
