@@ -62,7 +62,9 @@ def test_the_command_tells_and_writes_nothing(recipe_file: Callable[..., Path], 
     found = json.loads(manyheads("plan", file, "--json", "--no-time").stdout)
     assert found["seconds"] is None
     assert [one["sampler"] for one in found["phases"]] == ["batch-round-robin", "annealed"]
-    trained = json.loads(manyheads("train", file, "--json").stdout)
+    told = manyheads("train", file, "--json")
+    assert "passes over each task: mood " in told.stderr
+    trained = json.loads(told.stdout)
     assert trained["steps"] == found["steps"]
     shares = {one["task"]: one["share_of_examples"] for one in found["tasks"]}
     seen = trained["examples_seen"]

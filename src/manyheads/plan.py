@@ -20,6 +20,7 @@ from manyheads.sampling import Batch
 from manyheads.schedule import set_trainable
 from manyheads.seeding import draws, generator
 
+COUNTED_STEPS = 20_000  # that `train` goes through before it starts, which takes about a second
 TIMED_STEPS = 6  # after one that warms up
 LOOKED_AT = 200  # steps, of which the one with most tokens is run for its memory
 TIMED_EXAMPLES = 64  # of dev
@@ -79,6 +80,15 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
     seconds, memory = _time(job) if timed else (None, None)
     epochs = sum(1 for end in job.schedule.epoch_ends if end <= job.steps) or 1
     return Plan(tasks, phases, job.steps, epochs, _advise(tasks), job.notes, seconds, memory)
+
+
+def short_plan(job: TrainingJob) -> list[str]:
+    """How often each task will be seen, and advice: what `train` says before it starts. Long runs are not counted."""
+    if job.steps > COUNTED_STEPS:
+        return ["`manyheads plan` counts how often each task will be seen"]
+    tasks = _count(job)
+    seen = ", ".join(f"{one.task} {one.passes:.2f}" for one in tasks)
+    return [f"passes over each task: {seen}", *(f"advice: {one}" for one in _advise(tasks))]
 
 
 def _count(job: TrainingJob) -> list[TaskPlan]:

@@ -21,6 +21,7 @@ from manyheads.evaluate import Evaluation
 from manyheads.files import restore_folder, write_text
 from manyheads.job import TrainingJob, prepare
 from manyheads.metrics import better, primary
+from manyheads.plan import short_plan
 from manyheads.predict import predict_tasks, write_predictions
 from manyheads.progress import Reporter, duration
 from manyheads.recipe import Recipe
@@ -60,6 +61,8 @@ def resume(folder: str | Path, quiet: bool = False) -> Run:
 
 def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = False) -> Run:
     job = prepare(recipe, folder, reporter, overwrite)
+    for line in short_plan(job):
+        job.reporter.say(f"  {line}")
     progress, training = job.progress, recipe.training
     with _stop_signals() as asked, reporter.job("train", job.steps, progress.step) as bar:
         if recipe.evaluate.before and not progress.step:
