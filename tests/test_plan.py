@@ -54,7 +54,11 @@ def test_the_command_tells_and_writes_nothing(recipe_file: Callable[..., Path], 
     before = sorted(path.name for path in toy_data.iterdir())
     result = manyheads("plan", file)
     assert result.returncode == 0, result.stderr
-    for words in ("task", "most seen", "phase first: 5 steps, 1 epoch, batch-round-robin, trains heads, rate 0.001."):
+    for words in (
+        "task",
+        "most seen",
+        "phase first: 5 steps, 1 epoch, 5 rounds each, batch-round-robin, trains heads, rate 0.001.",
+    ):
         assert words in result.stdout
     assert "An epoch is one pass over the largest task" in result.stdout
     assert "GB at the most (from 6 timed steps)" in result.stdout
@@ -70,3 +74,8 @@ def test_the_command_tells_and_writes_nothing(recipe_file: Callable[..., Path], 
     seen = trained["examples_seen"]
     assert shares == pytest.approx({task: count / sum(seen.values()) for task, count in seen.items()})
     check_refused(manyheads("plan", file, "sampler.until=x"), "'until' is 'largest', 'smallest' or a task's name")
+
+
+def test_samplers_that_choose_batch_sizes_are_shown_with_them(toy_recipe: ToyRecipe) -> None:
+    plan = planned(toy_recipe, sampler="full-data")
+    assert [(one.task, one.batch_size, one.batches_per_pass) for one in plan.tasks] == [("mood", 7, 6), ("near", 5, 6)]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,46 @@ def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy
         assert torch.allclose(tensor, after[name], atol=2e-5), name
     assert len(log_of(two, "evaluate")) == len(log_of(one, "evaluate"))
     assert (two / "predictions" / "mood-dev.csv").is_file()
+
+
+def test_two_processes_asked_to_stop_go_on_to_the_same_weights(
+    recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path
+) -> None:
+    """SIGTERM to every process in the middle, then a resume by torchrun."""
+    file = recipe_file(
+        encoder={"name": str(toy_encoder), **STILL},
+        tasks={"mood": {"train": "mood.csv", "batch_size": 2, "head": {"dropout": 0}}},
+        training={"epochs": 3, "learning_rate": 1e-3},
+        checkpoint={"every_steps": None},
+    )
+    assert torchrun("train", file, "name=left").returncode == 0
+    stopped = toy_data / "runs" / "stopped"
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        "-m",
+        "manyheads",
+    ]
+    started = subprocess.Popen(
+        [*command, "train", str(file), "name=stopped"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not ((stopped / "log.jsonl").is_file() and len(log_of(stopped, "step")) > 8):
+        time.sleep(0.02)
+    os.killpg(started.pid, signal.SIGTERM)
+    _, said = started.communicate(timeout=120)
+    assert started.returncode != 0
+    assert said.count("saved. Go on with") == 1, said
+    assert torchrun("resume", stopped).returncode == 0
+    expected, found = weights(toy_data / "runs" / "left"), weights(stopped)
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+    for one, other in zip(log_of(toy_data / "runs" / "left", "step"), log_of(stopped, "step"), strict=True):
+        assert one["loss"] == other["loss"]
 
 
 def test_fewer_processes_than_asked_for_and_coupled_losses_are_refused(

@@ -51,15 +51,15 @@ def test_phases_follow_each_other_with_their_own_lengths_and_rates() -> None:
         }
     )
     schedule = plan_schedule(recipe, Supply({"a": 12, "b": 20}, {"a": 4, "b": 4}, 0))
-    assert [(phase.first, phase.epoch_ends) for phase in schedule.phases] == [(0, (5,)), (5, (8, 11))]
-    assert schedule.steps == 11, "of two epochs of three rounds; seven steps would be more"
+    assert [(phase.first, phase.epoch_ends) for phase in schedule.phases] == [(0, (5,)), (5, (8, 11, 12))]
+    assert schedule.steps == 12, "seven steps: as many epochs of three rounds as it takes"
     assert {batch.task for batch in schedule.rounds(4)[0]} == {"b"}
     assert {batch.task for batch in schedule.rounds(5)[0]} == {"a", "b"}
     assert [schedule.phases[0].rate(step) for step in (0, 4)] == pytest.approx([1e-2, 1e-2 / 5])
-    rates = [schedule.phases[1].rate(step) for step in range(5, 11)]
-    assert rates == pytest.approx([1e-4 * share for share in (1 / 4, 2 / 4, 3 / 4, 3 / 3, 2 / 3, 1 / 3)])
-    assert [schedule.change_at(step).get("phase") for step in range(11)] == [
-        "1", None, None, None, None, "2", None, None, "2", None, None,
+    rates = [schedule.phases[1].rate(step) for step in range(5, 12)]
+    assert rates == pytest.approx([1e-4 * share for share in (1 / 5, 2 / 5, 3 / 5, 4 / 5, 3 / 3, 2 / 3, 1 / 3)])
+    assert [schedule.change_at(step).get("phase") for step in range(12)] == [
+        "1", None, None, None, None, "2", None, None, "2", None, None, "2",
     ]  # fmt: skip
 
 
@@ -79,7 +79,8 @@ def test_steps_cut_a_phase_within_an_epoch_and_accumulation_rounds_up() -> None:
 def test_a_recipe_without_phases_is_one() -> None:
     recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "training": {"epochs": 3, "max_steps": 4}})
     schedule = plan_schedule(recipe, Supply({"a": 8}, {"a": 4}, 0))
-    assert (len(schedule.phases), schedule.epoch_ends, schedule.steps) == (1, [2, 4, 6], 4)
+    assert (len(schedule.phases), schedule.epoch_ends, schedule.steps, schedule.whole) == (1, [2, 4], 4, 6)
+    assert schedule.phases[0].rate(3) == pytest.approx(5e-5 / 4), "the rate falls to its end by the last step"
 
 
 def test_phases_do_not_repeat_each_others_order() -> None:
@@ -236,10 +237,12 @@ def test_a_task_that_stops_improving_rests_and_comes_back_when_it_gets_worse(
     resting = []
     for step, accuracy in enumerate([0.5, 0.6, 0.6, 0.6, 0.58, 0.5, 0.7, None]):
         job.progress.step = step
+        job.progress.examples = {"mood": step + 1}
         metrics = {"mood": {"accuracy": accuracy}, "near": {"pearson": 0.0}}
         rest_or_return(job, Evaluation(metrics, 0.5, {}))
         resting.append(list(job.progress.resting))
     assert resting == [[], [], [], ["mood"], ["mood"], [], [], []]
+    assert not job.progress.seen_at.keys() - {"mood"}
     job.progress.resting = ["mood"]
     assert {batch.task for one in job.rounds_of(0) for batch in one} == {"near"}
     job.progress.resting = ["mood", "near"]
@@ -256,10 +259,30 @@ def test_a_run_with_resting_tasks_reports_them_and_resumes_exactly(
     tasks["mood"]["patience"] = 1
     changes = {"tasks": tasks, "training": {"epochs": 4, "batch_size": 8, "learning_rate": 1e-9}}
     run = train(load_recipe(toy_recipe(name="calm", **changes)), quiet=True)
-    assert run.metrics["rests"] == [{"step": 10, "task": "mood", "resting": ["mood"]}]
+    (rest,) = run.metrics["rests"]
+    assert (rest["step"], rest["task"], rest["resting"]) == (10, "mood", ["mood"])
+    assert rest["share_of_examples"] == pytest.approx(72 / (72 + 2 * 27 + 2 * 8), abs=1e-4)
     assert run.metrics["examples_seen"]["mood"] == 72, "two epochs of four"
     assert set(log_of(run.folder)[-1]["loss"]) == {"near"}
     check_resumed(toy_recipe, monkeypatch, at=12, **changes)
     tasks["near"]["patience"] = 1
     both = train(load_recipe(toy_recipe(name="both", **changes)), quiet=True)
     assert both.metrics["steps"] == 10
+
+
+def test_a_task_whose_turn_has_not_come_does_not_rest(toy_recipe: ToyRecipe) -> None:
+    tasks = toy_recipe()["tasks"]
+    tasks["near"]["patience"] = 1
+    settings = toy_recipe(tasks=tasks, sampler="sequential", training={"epochs": 2, "learning_rate": 1e-9})
+    run = train(load_recipe(settings), quiet=True)
+    assert run.metrics["examples_seen"]["near"] == 54, "both of its epochs: the second evaluation ends the run"
+    assert [one["step"] for one in run.metrics["rests"]] == [run.metrics["steps"]]
+
+
+def test_patience_ends_a_phase_not_the_run(toy_recipe: ToyRecipe, capsys: pytest.CaptureFixture[str]) -> None:
+    training = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-9, "patience": 1}
+    run = train(load_recipe(toy_recipe(phases=[{"train": "heads"}, {"epochs": 1}], training=training)))
+    said = capsys.readouterr().err
+    assert "phase 1 ends after step 10: the overall score has not improved" in said
+    assert [one["phase"] for one in log_of(run.folder) if "phase" in one] == ["1", "1", "2"]
+    assert run.metrics["steps"] == 20

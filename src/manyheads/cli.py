@@ -239,7 +239,8 @@ def main() -> None:
         print(f"error: {fault}", file=sys.stderr)
         sys.exit(2)
     except Interrupted as stopped:
-        print(stopped, file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # of several processes the first one speaks
+            print(stopped, file=sys.stderr)
         sys.exit(stopped.exit_code)
     except Exception as fault:
         from manyheads.imports import explain_fault

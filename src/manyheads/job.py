@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +33,8 @@ from manyheads.task_data import load_tasks
 from manyheads.tasks import PARTS, Task
 from manyheads.tokens import Tokenizer
 
+LOOKED_AT = 50  # steps, to see whether tasks are drawn together
+
 
 @dataclass
 class Progress:
@@ -41,10 +44,12 @@ class Progress:
     examples: dict[str, int] = field(default_factory=dict)  # seen so far, per task
     seconds: float = 0.0
     best: dict[str, dict[str, Any]] = field(default_factory=dict)  # '' or task → {"value", "step"}
+    moved: bool = False  # since the last evaluation
     stale: int = 0  # evaluations since the overall score was last beaten
     resting: list[str] = field(default_factory=list)  # tasks that have left the rotation
     peaks: dict[str, float | None] = field(default_factory=dict)  # best primary metric of tasks that may rest
-    waited: dict[str, int] = field(default_factory=dict)  # evaluations since then
+    waited: dict[str, int] = field(default_factory=dict)  # evaluations since then, of those that trained on it
+    seen_at: dict[str, int] = field(default_factory=dict)  # its examples at the last evaluation
     rests: list[dict[str, Any]] = field(default_factory=list)  # who left or came back, and when
     running: dict[str, float] = field(default_factory=dict)  # smoothed losses, for display
     speed: float = 0.0  # smoothed examples per second, for display
@@ -58,16 +63,23 @@ class Progress:
         speed = sum(len(batch.rows) for batch in batches) / max(seconds, 1e-9)
         self.speed = speed if not self.speed else 0.95 * self.speed + 0.05 * speed
 
-    def status(self, losses: dict[str, float]) -> str:
+    def note_losses(self, losses: dict[str, float]) -> None:
         for task, loss in losses.items():
             self.running[task] = 0.95 * self.running.get(task, loss) + 0.05 * loss
+
+    def status(self) -> str:
         shown = "  ".join(f"{task} {loss:.3f}" for task, loss in self.running.items())
         return f"loss: {shown}  {self.speed:.0f} examples/s"
 
     def out_of_patience(self, recipe: Recipe) -> bool:
         """Whether nothing improves any more: the overall score, or every single task."""
+        return bool(self.why_stopped(recipe))
+
+    def why_stopped(self, recipe: Recipe) -> str:
+        if len(self.resting) == len(recipe.tasks):
+            return "all tasks rest"
         patience = recipe.training.patience
-        return len(self.resting) == len(recipe.tasks) or (patience is not None and self.stale >= patience)
+        return "the overall score has not improved" if patience is not None and self.stale >= patience else ""
 
 
 @dataclass
@@ -132,7 +144,8 @@ class TrainingJob:
         """What must be equal for two runs to agree to the last bit."""
         packages = ("manyheads", "torch", "transformers", "tokenizers")
         own = {file: fingerprint(Path(file))[:16] for file in self.recipe.imports}
-        return {**{name: version(name) for name in packages}, "threads": torch.get_num_threads(), **own}
+        here = {"threads": torch.get_num_threads(), "processes": self.processes.count}
+        return {**{name: version(name) for name in packages}, **here, **own}
 
     @cached_property
     def data_fingerprint(self) -> dict[str, str]:
@@ -162,7 +175,16 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
     """The same before anything is written."""
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
+    from accelerate.utils import InitProcessGroupKwargs
 
+    precision = {"float32": "no"}.get(recipe.training.precision, recipe.training.precision)
+    AcceleratorState._reset_state()  # accelerate keeps the first run's precision for the life of the process
+    on_cpu = recipe.training.device == "cpu" or not torch.accelerator.is_available()
+    patient = InitProcessGroupKwargs(timeout=timedelta(hours=12))  # the first process evaluates alone
+    accelerator = Accelerator(cpu=on_cpu, mixed_precision=precision, kwargs_handlers=[patient])
+    processes = join_processes(accelerator, recipe.training.processes, recipe.place("training", "processes"))
+    if not processes.main:
+        reporter = Reporter(quiet=True)
     for file in map(Path, recipe.imports):
         reporter.say(f"imports: {file} ({', '.join(imported_parts(file)) or 'registers no part'})")
     loaded = load_tasks(recipe)
@@ -184,14 +206,7 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
         raise UserError(f"{recipe.place('tasks', fault.task, fault.part)}: {fault}.") from None
     if recipe.init is not None and not going_on:
         _start_heads(model, recipe, reporter)
-    precision = {"float32": "no"}.get(recipe.training.precision, recipe.training.precision)
-    AcceleratorState._reset_state()  # accelerate keeps the first run's precision for the life of the process
-    on_cpu = recipe.training.device == "cpu" or not torch.accelerator.is_available()
-    accelerator = Accelerator(cpu=on_cpu, mixed_precision=precision)
-    processes = join_processes(accelerator, recipe.training.processes, recipe.place("training", "processes"))
     _check_whole_batches(recipe, tasks, processes.count)
-    if not processes.main:
-        reporter = Reporter(quiet=True)
     model.to(accelerator.device).train()
     splits = {
         split: {
@@ -205,6 +220,7 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
     batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
     rows = {name: data.rows for name, data in loaded.items()}
     schedule = plan_schedule(recipe, Supply(sizes, batch_sizes, recipe.seed, rows=rows))
+    batch_sizes |= getattr(schedule.phases[-1].sampler, "batch_sizes", {})  # some samplers choose them
     _check_layers(recipe, encoder.encoder.depth)
     dev_rows = {
         name: fixed_subset(data, recipe.evaluate.max_examples, recipe.seed) for name, data in splits["dev"].items()
@@ -321,13 +337,15 @@ def _announce(job: TrainingJob) -> None:
         job.reporter.say(f"task {name}: {task.rows:,} train, {dev:,} dev, batch {batch_sizes[name]} ({own})")
         job.reporter.say(f"  {_describe_labels(task)}")
     for names in sorted({data.rows for data in job.train.values() if data.rows}):
-        sizes = {batch_sizes[name] for name in names.split("+")}
-        drawn = "drawn together and encoded once" if len(sizes) == 1 else "not drawn together: their batch sizes differ"
+        together = any(_together(job, step, set(names.split("+"))) for step in range(min(job.steps, LOOKED_AT)))
+        drawn = "drawn together and encoded once"
+        if not together:
+            drawn = "but are not drawn together, because of the sampler or different batch sizes"
         job.reporter.say(f"tasks {names.replace('+', ', ')} read the same rows: {drawn}")
     for note in job.notes:
         job.reporter.say(f"note: {note}")
     ends = job.schedule.epoch_ends
-    cut = "a part of " if job.steps < ends[-1] else ""
+    cut = "a part of " if job.steps < job.schedule.whole else ""
     length = f"{job.steps:,} steps, {cut}{len(ends)} epoch{'s' if len(ends) > 1 else ''}"
     job.reporter.say(f"{' → '.join(_describe_phases(job))}: {length} → {job.folder}")
     for meaning in dict.fromkeys(phase.sampler.meaning for phase in job.schedule.phases):
@@ -340,6 +358,15 @@ def _describe_phases(job: TrainingJob) -> list[str]:
     if job.recipe.phases is None:
         return [sampler for _, sampler in samplers]
     return [f"{phase.name} ({phase.settings.train}; {sampler})" for phase, sampler in samplers]
+
+
+def _together(job: TrainingJob, step: int, names: set[str]) -> bool:
+    """Whether some round of a step has the same rows for several of these tasks."""
+    for batches in job.schedule.rounds(step):
+        drawn = [batch.rows.tolist() for batch in batches if batch.task in names]
+        if len(drawn) > 1 and drawn[0] == drawn[1]:
+            return True
+    return False
 
 
 def _describe_labels(task: Task) -> str:

@@ -36,9 +36,11 @@ class TaskPlan:
     batch_size: int
     batches_per_pass: int
     batches: int  # in the whole run
+    batches_per_epoch: float  # on average
     passes: float  # over the task's examples, in the whole run
     passes_per_epoch: float  # the most in any epoch
     most_seen: int  # how often the most-repeated example comes
+    never_seen: int  # examples that never come
     share_of_batches: float
     share_of_examples: float
 
@@ -67,7 +69,8 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
     phases = [
         {
             "phase": phase.name,
-            "steps": min(phase.end, job.steps) - phase.first,
+            "steps": phase.end - phase.first,
+            "rounds per epoch": phase.sampler.epochs[0],
             "epochs": len(phase.epoch_ends),
             "sampler": (phase.settings.sampler or recipe.sampler).name,
             "trains": str(phase.settings.train),
@@ -75,10 +78,9 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
             "an epoch": phase.sampler.meaning,
         }
         for phase in job.schedule.phases
-        if phase.first < job.steps
     ]
     seconds, memory = _time(job) if timed else (None, None)
-    epochs = sum(1 for end in job.schedule.epoch_ends if end <= job.steps) or 1
+    epochs = len(job.schedule.epoch_ends)
     return Plan(tasks, phases, job.steps, epochs, _advise(tasks), job.notes, seconds, memory)
 
 
@@ -114,9 +116,11 @@ def _count(job: TrainingJob) -> list[TaskPlan]:
             batch_size=job.batch_sizes[name],
             batches_per_pass=-(-len(job.train[name]) // job.batch_sizes[name]),
             batches=batches[name],
+            batches_per_epoch=batches[name] / len(job.schedule.epoch_ends),
             passes=examples[name] / task.rows,
             passes_per_epoch=most_in_epoch[name] / task.rows,
             most_seen=int(seen[name].max()),
+            never_seen=int((seen[name][job.train[name].examples.labelled] == 0).sum()),
             share_of_batches=batches[name] / max(1, sum(batches.values())),
             share_of_examples=examples[name] / max(1, sum(examples.values())),
         )
@@ -129,10 +133,10 @@ def _advise(tasks: list[TaskPlan]) -> list[str]:
     for one in tasks:
         if not one.batches:
             found.append(f"{one.task} is never trained on: no phase has it, or the run is too short.")
-        elif one.passes < 1:
+        elif one.never_seen:
             found.append(
-                f"{one.task} is not seen in full: {one.passes:.0%} of its examples. More epochs, or a sampler that "
-                "ends with this task, would use the rest."
+                f"{one.task} is not seen in full: {one.never_seen:,} of {one.examples:,} examples never come. More "
+                "epochs, or a sampler that ends with this task, would use them."
             )
         if one.passes_per_epoch > OFTEN:
             found.append(
@@ -151,6 +155,8 @@ def _time(job: TrainingJob) -> tuple[float, float]:
     for number, step in enumerate([largest, *sorted(some[:TIMED_STEPS])]):
         phase = job.schedule.phase(step)
         set_trainable(job.model, phase)
+        for group in job.optimizer.param_groups:
+            group["lr"] = 0.0  # the work of a step without its effect
         rounds: list[list[Batch]] = job.rounds_of(step)
         began = time.monotonic()
         with draws(recipe.seed, step, "step"):
@@ -170,7 +176,8 @@ def _time(job: TrainingJob) -> tuple[float, float]:
     rows = {name: some[:TIMED_EXAMPLES] for name, some in job.dev_rows.items()}
     predict_tasks(job.model, job.dev, recipe.evaluate.tokens_per_pass, rows)
     each = (time.monotonic() - began) / max(1, sum(map(len, rows.values())))
-    while_training = len(job.schedule.epoch_ends) * sum(map(len, job.dev_rows.values()))
+    often = job.steps // recipe.evaluate.every_steps if recipe.evaluate.every_steps else 0
+    while_training = (len(job.schedule.epoch_ends) + often) * sum(map(len, job.dev_rows.values()))
     evaluated = while_training + sum(map(len, job.dev.values())) + sum(map(len, job.test.values()))
     return float(np.mean(taken)) * job.steps + each * evaluated, _peak_memory()
 
@@ -191,9 +198,11 @@ def describe_plan(plan: Plan) -> str:
     """The sentences below the table."""
     lines = [
         f"phase {one['phase']}: {one['steps']:,} steps, {one['epochs']} epoch{'s' if one['epochs'] > 1 else ''}, "
-        f"{one['sampler']}, trains {one['trains']}, rate {one['rate']:g}. {one['an epoch']}"
+        f"{one['rounds per epoch']:,} rounds each, {one['sampler']}, trains {one['trains']}, rate {one['rate']:g}. "
+        f"{one['an epoch']}"
         for one in plan.phases
     ]
+    lines.append(f"{plan.steps:,} steps in all")
     if plan.seconds is not None:
         lines.append(
             f"about {duration(plan.seconds)} here, evaluations included, and {plan.memory:.1f} GB at the most "

@@ -40,6 +40,8 @@ class Processes:
     def add_up(self, parameters: list[Parameter], losses: dict[str, float], alarms: list[bool]) -> list[bool]:
         """Sum gradients and losses over all processes, in place; returns which alarms any process raised.
 
+        The first alarm says that there is no gradient to sum.
+
         A parameter that got no gradient anywhere keeps none, so that the optimizer leaves it alone.
         """
         if self.count == 1:
@@ -48,7 +50,7 @@ class Processes:
         seen = torch.tensor(flags, dtype=torch.float32, device=self.device)
         distributed.all_reduce(seen, op=distributed.ReduceOp.MAX)
         told = [bool(one) for one in seen[len(parameters) :].tolist()]
-        if any(told):
+        if told[0]:  # a loss that is not finite: there is nothing to add up
             return told
         used = [one for one, flag in zip(parameters, seen.tolist(), strict=False) if flag]
         for one in used:
@@ -95,6 +97,6 @@ def join_processes(accelerator: Any, asked: int | None, place: str) -> Processes
     if asked is not None and found.count != asked:
         raise UserError(
             f"{place}: {asked} processes were asked for, {found.count} came up. Start them with torchrun: "
-            f"torchrun --standalone --nproc_per_node {asked} -m manyheads train RECIPE"
+            f"torchrun --standalone --nproc_per_node {asked} -m manyheads train RECIPE (or resume RUN)"
         )
     return found

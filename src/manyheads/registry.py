@@ -23,8 +23,8 @@ from manyheads.errors import UserError, nearest
 
 # types of options, for parts to name: a recipe's value outside is refused
 Share = Annotated[float, Field(ge=0, lt=1)]
-NotNegative = Annotated[float, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
 # family → the module whose import registers its parts, in the order in which data flows through them

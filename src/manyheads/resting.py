@@ -18,6 +18,11 @@ def rest_or_return(job: TrainingJob, found: Evaluation) -> None:
         if settings.patience is None:
             continue
         task = job.model.tasks[name]
+        seen = progress.examples.get(name, 0)
+        trained = seen > progress.seen_at.get(name, 0)
+        progress.seen_at[name] = seen
+        if not trained and name not in progress.resting:
+            continue  # its turn has not come: that is no lack of progress
         value, peak = found.metrics[name][primary(task)], progress.peaks.get(name)
         if name not in progress.peaks or better(task, value, peak):
             progress.peaks[name], progress.waited[name] = value, 0
@@ -27,14 +32,19 @@ def rest_or_return(job: TrainingJob, found: Evaluation) -> None:
             if settings.comes_back is not None and worse_by(task, value, peak) > settings.comes_back:
                 progress.resting.remove(name)
                 progress.waited[name] = 0
-                _tell(job, name, f"comes back: its {primary(task)} is more than {settings.comes_back:g} below its best")
+                _tell(job, name, f"comes back: its {primary(task)} is {settings.comes_back:g} or more behind its best")
         elif progress.waited[name] >= settings.patience:
             progress.resting.append(name)
-            _tell(job, name, f"rests: its {primary(task)} has not improved for {settings.patience} evaluations")
+            times = "evaluation" if settings.patience == 1 else f"{settings.patience} evaluations"
+            _tell(job, name, f"rests: its {primary(task)} has not improved for the last {times}")
 
 
 def _tell(job: TrainingJob, task: str, what: str) -> None:
     resting = sorted(job.progress.resting)
-    job.progress.rests.append({"step": job.progress.step, "task": task, "resting": resting})
+    examples = job.progress.examples
+    share = examples.get(task, 0) / max(1, sum(examples.values()))  # of all examples so far
+    job.progress.rests.append(
+        {"step": job.progress.step, "task": task, "resting": resting, "share_of_examples": round(share, 4)}
+    )
     job.write_log({"event": "rotation", "task": task, "what": what, "resting": resting})
     job.reporter.say(f"task {task} {what}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 
 from torch import nn
@@ -47,7 +48,11 @@ class Schedule:
 
     phases: tuple[Phase, ...]
     accumulate: int
-    steps: int
+    whole: int  # steps if training.max_steps did not cut them
+
+    @property
+    def steps(self) -> int:
+        return self.phases[-1].end
 
     @property
     def epoch_ends(self) -> list[int]:
@@ -90,13 +95,19 @@ def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
             epochs=settings.epochs or training.epochs,
             rows=supply.rows,
         )
+        build = partial((settings.sampler or recipe.sampler).build, "samplers")
         try:
-            sampler: Sampler = (settings.sampler or recipe.sampler).build("samplers", own)
+            sampler: Sampler = build(own)
+            while settings.steps and not settings.epochs and _steps(sampler, training.accumulate)[-1] < settings.steps:
+                own = replace(own, epochs=own.epochs + 1)  # steps alone say how long the phase is
+                sampler = build(own)
         except ValueError as fault:
-            raise UserError(f"{recipe.place(*place)}: {fault}.") from None
-        ends = [first - (-rounds // training.accumulate) for rounds in accumulate(sampler.epochs)]
-        if settings.steps is not None and first + settings.steps < ends[-1]:
-            ends = [*(end for end in ends if end < first + settings.steps), first + settings.steps]
+            where = f" (phase {number + 1} trains {', '.join(own.sizes)})" if recipe.phases else ""
+            raise UserError(f"{recipe.place(*place)}: {fault}{where}.") from None
+        ends = [first + end for end in _steps(sampler, training.accumulate)]
+        whole = min(ends[-1], first + settings.steps) if settings.steps else ends[-1]
+        last = min(whole, training.max_steps or whole)
+        ends = sorted({*(end for end in ends if end < last), last})
         phases.append(
             Phase(
                 name=settings.name or str(number + 1),
@@ -110,7 +121,14 @@ def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
             )
         )
         first = ends[-1]
-    return Schedule(tuple(phases), training.accumulate, min(first, training.max_steps or first))
+        if training.max_steps == first:
+            break
+    return Schedule(tuple(phases), training.accumulate, whole)
+
+
+def _steps(sampler: Sampler, rounds_per_step: int) -> list[int]:
+    """After how many steps each epoch is over."""
+    return [-(-rounds // rounds_per_step) for rounds in accumulate(sampler.epochs)]
 
 
 def set_trainable(model: ManyHeads, phase: Phase) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from manyheads.progress import Reporter, duration
 from manyheads.recipe import Recipe
 from manyheads.resting import rest_or_return
 from manyheads.run import Run, evaluate_with_progress
+from manyheads.sampling import Batch
 from manyheads.schedule import Phase, set_trainable
 from manyheads.seeding import draws
 
@@ -63,52 +65,35 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
     job = prepare(recipe, folder, reporter, overwrite)
     for line in short_plan(job):
         job.reporter.say(f"  {line}")
-    progress, training = job.progress, recipe.training
-    with _stop_signals() as asked, reporter.job("train", job.steps, progress.step) as bar:
+    progress = job.progress
+    with _stop_signals() as asked, job.reporter.job("train", job.steps, progress.step) as bar:
         if recipe.evaluate.before and not progress.step:
             _evaluate(job)
         current: Phase | None = None
-        while progress.step < job.steps and not progress.out_of_patience(recipe):
+        while progress.step < job.steps:
             step = progress.step
             phase = job.schedule.phase(step)
+            if step == phase.first:
+                progress.stale = 0
+            if progress.out_of_patience(recipe):
+                job.reporter.say(f"phase {phase.name} ends after step {step:,}: {progress.why_stopped(recipe)}")
+                if phase is job.schedule.phases[-1] or len(progress.resting) == len(recipe.tasks):
+                    break
+                progress.step = phase.end
+                continue
             if phase is not current:
                 set_trainable(job.model, phase)
                 current = phase
             rounds = job.rounds_of(step)
-            began = time.monotonic()
-            rate = phase.rate(step)
-            for group in job.optimizer.param_groups:
-                group["lr"] = rate
-            # every process draws masks of its own; the first draws those of a training alone
-            words = ("step",) if job.processes.main else ("step", job.processes.rank)
-            with draws(recipe.seed, step, *words):
-                try:
-                    losses, stopping = backward(
-                        job.model,
-                        job.train,
-                        rounds,
-                        phase.scalarize,
-                        training.tokens_per_pass,
-                        job.accelerator.autocast,
-                        job.processes,
-                        alarm=bool(asked),
-                    )
-                except NonFiniteLoss as fault:
-                    where = {fault.task: fault.rows}
-                    raise _not_finite(job, f"the loss of task '{fault.task}'", fault.value, where) from None
-            norm = torch.nn.utils.clip_grad_norm_(job.model.parameters(), training.clip or math.inf).item()
-            if not math.isfinite(norm):
-                where = {batch.task: batch.rows.tolist() for one in rounds for batch in one}
-                raise _not_finite(job, f"the gradient of tasks {', '.join(where)}", norm, where)
-            job.optimizer.step()
-            job.optimizer.zero_grad(set_to_none=True)
-            progress.count(rounds, time.monotonic() - began)
-            change = job.schedule.change_at(step)  # a new phase or epoch, with what it changes
-            job.write_log({"event": "step", "loss": losses, "rate": rate, "gradient_norm": norm, **change})
-            bar.update(progress.step, progress.status(losses))
+            stopping = False
+            if any(rounds):
+                stopping = _step(job, phase, rounds, bool(asked))
+                bar.update(progress.step, progress.status())
+            else:  # all its tasks rest
+                progress.step += 1
             epoch_over = progress.step in job.schedule.epoch_ends or progress.step == job.steps
             often = recipe.evaluate.every_steps
-            if epoch_over or (often and progress.step % often == 0):
+            if progress.moved and (epoch_over or (often and progress.step % often == 0)):
                 _evaluate(job)
                 set_trainable(job.model, phase)
             every = recipe.checkpoint.every_steps
@@ -116,11 +101,51 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
             if epoch_over or stopping or (every and progress.step % every == 0):
                 job.save()
             if stopping and progress.step < job.steps:
+                job.processes.wait()  # for the one that saves
                 raise Interrupted(folder, progress.step, asked[0] if asked else signal.SIGTERM)
-    if "" not in progress.best:  # best/ was lost after the last step
+    if progress.moved or "" not in progress.best:  # the end came before an evaluation, or best/ was lost after it
         _evaluate(job)
         job.save()
     return _finish(job)
+
+
+def _step(job: TrainingJob, phase: Phase, rounds: list[list[Batch]], asked: bool) -> bool:
+    """One optimizer step. Returns whether any process was asked to stop."""
+    recipe, training, progress = job.recipe, job.recipe.training, job.progress
+    step = progress.step
+    began = time.monotonic()
+    rate = phase.rate(step)
+    for group in job.optimizer.param_groups:
+        group["lr"] = rate
+    # every process draws masks of its own; the first draws those of a training alone
+    words = ("step",) if job.processes.main else ("step", job.processes.rank)
+    with draws(recipe.seed, step, *words):
+        try:
+            losses, stopping = backward(
+                job.model,
+                job.train,
+                rounds,
+                phase.scalarize,
+                training.tokens_per_pass,
+                job.accelerator.autocast,
+                job.processes,
+                alarm=asked,
+            )
+        except NonFiniteLoss as fault:
+            where = {fault.task: fault.rows}
+            raise _not_finite(job, f"the loss of task '{fault.task}'", fault.value, where) from None
+    norm = torch.nn.utils.clip_grad_norm_(job.model.parameters(), training.clip or math.inf).item()
+    if not math.isfinite(norm):
+        where = {batch.task: batch.rows.tolist() for one in rounds for batch in one}
+        raise _not_finite(job, f"the gradient of tasks {', '.join(where)}", norm, where)
+    job.optimizer.step()
+    job.optimizer.zero_grad(set_to_none=True)
+    progress.count(rounds, time.monotonic() - began)
+    change = job.schedule.change_at(step)  # a new phase or epoch, with what it changes
+    job.write_log({"event": "step", "loss": losses, "rate": rate, "gradient_norm": norm, **change})
+    progress.note_losses(losses)
+    progress.moved = True
+    return stopping
 
 
 # --- evaluating, and the end -----------------------------------------------------------------------------------
@@ -129,6 +154,7 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
 def _evaluate(job: TrainingJob) -> None:
     """Evaluate, log, and keep the model where it is the best so far, over all or for a task."""
     told: dict[str, Any] | None = None
+    job.progress.moved = False
     if job.processes.main:
         told = evaluate_with_progress(job.model, job.dev, job.recipe, job.reporter, job.dev_rows)[0].to_json()
     found = Evaluation(**job.processes.tell(told))
@@ -242,11 +268,12 @@ def _stop_signals() -> Iterator[list[int]]:
     """SIGINT and SIGTERM are noted, so that the step can be finished and saved; a second one is obeyed at once."""
     asked: list[int] = []
     watched = (signal.SIGINT, signal.SIGTERM)
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"  # torchrun passes a signal on several times
     before = {number: signal.getsignal(number) for number in watched}
 
     def note(number: int, frame: Any) -> None:
         asked.append(number)
-        for one in watched:
+        for one in watched if alone else ():
             signal.signal(one, before[one])
 
     try:

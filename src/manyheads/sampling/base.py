@@ -36,6 +36,10 @@ class Supply:
         """Of one pass over a task; the last may be short."""
         return -(-self.sizes[task] // self.batch_sizes[task])
 
+    def same_rows(self, task: str, other: str) -> bool:
+        """Whether two tasks read the same rows."""
+        return self.rows.get(task) is not None and self.rows.get(task) == self.rows.get(other)
+
     @property
     def largest(self) -> str:
         """The task with most batches; of equal ones the first."""

@@ -110,11 +110,13 @@ class SampledRoundRobin(RoundRobin):
 
     def __init__(self, supply: Supply, *, step: Step = "round") -> None:
         large = supply.largest
-        small = [supply.batches(task) for task in supply.sizes if task != large]
+        small = [supply.batches(task) for task in supply.sizes if task != large and not supply.same_rows(task, large)]
         rounds = max(small, default=supply.batches(large))
+        sampled = {task for task in supply.sizes if task == large or supply.same_rows(task, large)}
         draws: list[Passes | FreshSample] = [
-            FreshSample(supply, task, rounds * supply.batch_sizes[task]) if task == large else Passes(supply, task)
+            FreshSample(supply, task, rounds * supply.batch_sizes[task]) if task in sampled else Passes(supply, task)
             for task in supply.sizes
         ]
         super().__init__(supply, draws, [rounds] * len(draws), rounds, step)
-        self.meaning = f"An epoch is one pass over the largest task but '{large}', of which it takes a random sample."
+        others = "the largest of the other tasks" if small else "the only task"
+        self.meaning = f"An epoch is one pass over {others}; of '{large}' it takes a fresh random sample."

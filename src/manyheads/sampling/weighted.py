@@ -21,7 +21,8 @@ class Weighted(Epochs):
         self.length = steps_per_epoch or sum(one.batches for one in self.passes)
         self.epochs = [self.length] * supply.epochs
         every = "as many as one pass over every task has" if steps_per_epoch is None else "as asked for"
-        self.meaning = f"An epoch is {self.length:,} batches, {every}; each is of a task drawn at random."
+        batches = "1 batch" if self.length == 1 else f"{self.length:,} batches"
+        self.meaning = f"An epoch is {batches}, {every}; each is of a task drawn at random."
         self._drawn: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # epoch → tasks, how often each came before in it
         self._before = [np.zeros(len(self.passes), dtype=np.int64)]  # epoch → how often each task came before it
 
@@ -52,7 +53,8 @@ class Weighted(Epochs):
 
 
 def _by_size(supply: Supply, alpha: float) -> np.ndarray:
-    weights = np.array(list(supply.sizes.values()), dtype=np.float64) ** alpha
+    logs = alpha * np.log(np.array(list(supply.sizes.values()), dtype=np.float64))
+    weights = np.exp(logs - logs.max())  # a large α overflows otherwise
     return weights / weights.sum()
 
 
@@ -112,14 +114,18 @@ class Explicit(Weighted):
     """p_i as given: the task of each batch is drawn with `probabilities: {task: p}`; they need not add up to 1."""
 
     def __init__(
-        self, supply: Supply, *, probabilities: dict[str, float] | None = None, steps_per_epoch: Count | None = None
+        self,
+        supply: Supply,
+        *,
+        probabilities: dict[str, NotNegative] | None = None,
+        steps_per_epoch: Count | None = None,
     ) -> None:
         super().__init__(supply, steps_per_epoch)
         given = probabilities or dict.fromkeys(supply.sizes, 1.0)
         if given.keys() != supply.sizes.keys():
             raise ValueError(f"'probabilities' has one number for each task: {', '.join(supply.sizes)}")
-        if min(given.values()) < 0 or sum(given.values()) <= 0:
-            raise ValueError("'probabilities' are positive numbers")
+        if sum(given.values()) <= 0:
+            raise ValueError("one of the 'probabilities' must be above 0")
         chances = np.array([given[task] for task in supply.sizes])
         self.chances = chances / chances.sum()
 
