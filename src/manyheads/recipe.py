@@ -49,7 +49,7 @@ class Origin:
 
     def place(self, path: KeyPath) -> str:
         """'recipe.yaml:7: tasks.sts.train', with the line of the nearest key that the file has."""
-        key = ".".join(_names(path))
+        key = ".".join(_shown(path))
         for length in range(len(path), 0, -1):
             # a lone source stands in the file without the list that the recipe makes of it
             for place in (path[:length], _names(path[:length])):
@@ -58,6 +58,15 @@ class Origin:
                 if place in self.lines:
                     return f"{self.file}:{self.lines[place]}: {key}"
         return f"{self.file}: {key}" if key else self.file
+
+
+def _shown(path: KeyPath) -> list[str]:
+    """A place as messages write it: phases have numbers from 1, a task's sources have none."""
+    return [
+        step if isinstance(step, str) else str(step + 1)
+        for before, step in zip(("", *path), path, strict=False)
+        if isinstance(step, str) or before == "phases"
+    ]
 
 
 def _names(path: KeyPath) -> tuple[str, ...]:
@@ -331,6 +340,14 @@ class PhaseSettings(Model):
     """By default training.learning_rate."""
     warmup: float | None = Field(None, ge=0, le=1)
     """Share of the phase's steps; by default training.warmup."""
+
+    @field_validator("train", mode="before")
+    @classmethod
+    def _parts_or_layers(cls, value: Any) -> Any:
+        layers = isinstance(value, list) and all(isinstance(one, int) and one >= 0 for one in value)
+        if value not in ("all", "heads") and not layers:
+            raise ValueError(f"expected 'all', 'heads' or a list of layers such as [0, 11], found {value!r}")
+        return value
 
 
 class EvaluateSettings(Model):
