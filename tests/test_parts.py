@@ -233,3 +233,19 @@ def test_dropout_is_per_task(toy_encoder: Path) -> None:
     first, second = (model([("never", inputs), ("often", inputs)]) for _ in range(2))
     assert torch.equal(first[0], second[0])
     assert not torch.equal(first[1], second[1])
+
+
+PAPERS = {
+    "encodings": "single bi-concat bi-siamese bi-cosine bi-cosine-feature bi-shared bi-scaled-cosine cross cross-nosep",
+    "pooling": "shared-pooler head-pooler first last mean",
+    "heads": "linear hidden mlp lstm none",
+    "outputs": "raw clamp sigmoid",
+    "losses": "cross-entropy binary-cross-entropy mse ordinal-log-loss dual-cross-entropy cosine-embedding",
+    "samplers": "sequential epoch-round-robin batch-round-robin proportional annealed uniform balanced full-data capped "
+    "sampled-round-robin max-size-cycle staggered",
+}
+
+
+@pytest.mark.parametrize("family", PAPERS)
+def test_every_strategy_of_the_papers_has_its_name(family: str) -> None:
+    assert set(PAPERS[family].split()) <= {part.name for part in parts(family)}
