@@ -241,8 +241,8 @@ PAPERS = {
     "heads": "linear hidden mlp lstm none",
     "outputs": "raw clamp sigmoid",
     "losses": "cross-entropy binary-cross-entropy mse ordinal-log-loss dual-cross-entropy cosine-embedding",
-    "samplers": "sequential epoch-round-robin batch-round-robin proportional annealed uniform balanced full-data capped "
-    "sampled-round-robin max-size-cycle staggered",
+    "samplers": "sequential epoch-round-robin batch-round-robin proportional annealed uniform balanced full-data "
+    "capped sampled-round-robin max-size-cycle staggered",
 }
 
 
