@@ -80,6 +80,13 @@ def test_a_recipe_without_phases_is_one() -> None:
     recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "training": {"epochs": 3, "max_steps": 4}})
     schedule = plan_schedule(recipe, Supply({"a": 8}, {"a": 4}, 0))
     assert (len(schedule.phases), schedule.epoch_ends, schedule.steps, schedule.whole) == (1, [2, 4], 4, 6)
+    two = load_recipe(
+        {"tasks": {"a": {"train": "a.csv"}}, "training": {"max_steps": 2}, "phases": [{"epochs": 1}, {"epochs": 2}]}
+    )
+    cut = plan_schedule(two, Supply({"a": 8}, {"a": 4}, 0))
+    assert (len(cut.phases), cut.steps, cut.whole) == (1, 2, 6), "the second phase is left out, and it is known"
+    long = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "phases": [{"steps": 1001}]})
+    assert plan_schedule(long, Supply({"a": 8}, {"a": 4}, 0)).steps == 1001
     assert schedule.phases[0].rate(3) == pytest.approx(5e-5 / 4), "the rate falls to its end by the last step"
 
 

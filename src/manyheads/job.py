@@ -347,6 +347,8 @@ def _announce(job: TrainingJob) -> None:
     ends = job.schedule.epoch_ends
     cut = "a part of " if job.steps < job.schedule.whole else ""
     length = f"{job.steps:,} steps, {cut}{len(ends)} epoch{'s' if len(ends) > 1 else ''}"
+    if cut and len(job.recipe.phases or []) > len(job.schedule.phases):
+        length += ", later phases left out by training.max_steps"
     job.reporter.say(f"{' → '.join(_describe_phases(job))}: {length} → {job.folder}")
     for meaning in dict.fromkeys(phase.sampler.meaning for phase in job.schedule.phases):
         job.reporter.say(f"  {meaning}")

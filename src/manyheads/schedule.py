@@ -84,7 +84,7 @@ def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
     """The phases of a recipe over the data that there is; a recipe without phases is one."""
     training = recipe.training
     phases: list[Phase] = []
-    first = 0
+    first = whole = 0
     for number, settings in enumerate(recipe.phases or [PhaseSettings()]):
         place = ("phases", number, "sampler") if settings.sampler is not None else ("sampler",)
         chosen = settings.tasks or list(supply.sizes)
@@ -98,15 +98,21 @@ def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
         build = partial((settings.sampler or recipe.sampler).build, "samplers")
         try:
             sampler: Sampler = build(own)
-            while settings.steps and not settings.epochs and _steps(sampler, training.accumulate)[-1] < settings.steps:
-                own = replace(own, epochs=own.epochs + 1)  # steps alone say how long the phase is
+            # steps alone say how long the phase is: as many epochs as it takes
+            while not settings.epochs and (have := _steps(sampler, training.accumulate)[-1]) < (settings.steps or 0):
+                more = (settings.steps - have) * own.epochs // have if settings.steps else 0
+                own = replace(own, epochs=own.epochs + max(1, more))
                 sampler = build(own)
         except ValueError as fault:
             where = f" (phase {number + 1} trains {', '.join(own.sizes)})" if recipe.phases else ""
             raise UserError(f"{recipe.place(*place)}: {fault}{where}.") from None
         ends = [first + end for end in _steps(sampler, training.accumulate)]
-        whole = min(ends[-1], first + settings.steps) if settings.steps else ends[-1]
-        last = min(whole, training.max_steps or whole)
+        last = min(ends[-1], first + settings.steps) if settings.steps else ends[-1]
+        whole += last - first
+        if training.max_steps is not None:
+            last = min(last, training.max_steps)
+        if last == first:
+            continue  # training.max_steps ends the run before this phase
         ends = sorted({*(end for end in ends if end < last), last})
         phases.append(
             Phase(
@@ -120,9 +126,7 @@ def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
                 warmup=training.warmup if settings.warmup is None else settings.warmup,
             )
         )
-        first = ends[-1]
-        if training.max_steps == first:
-            break
+        first = last
     return Schedule(tuple(phases), training.accumulate, whole)
 
 
