@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyheads.encoder.weights import load_encoder
 from manyheads.errors import UserError
@@ -87,16 +87,23 @@ def load_model(folder: Path) -> tuple[ManyHeads, dict[str, Any]]:
 
 
 def save_checkpoint(
-    folder: Path, step: int, model: ManyHeads, optimizer: torch.optim.Optimizer, state: dict[str, Any]
+    folder: Path,
+    step: int,
+    model: ManyHeads,
+    combinations: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: dict[str, Any],
 ) -> None:
     """Write checkpoints/step-N and remove all but the one before it."""
-    names = _names(model, optimizer)
+    names = _names(model, combinations, optimizer)
 
     def fill(aside: Path) -> None:
         save_file(
             {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()},
             aside / "model.safetensors",
         )
+        memory = {name: tensor.detach().cpu().contiguous() for name, tensor in combinations.state_dict().items()}
+        save_file(memory, aside / "combine.safetensors")
         moments = {
             f"{name}|{key}": value.detach().cpu().contiguous()
             for parameter, name in names.items()
@@ -123,23 +130,30 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     return state
 
 
-def load_checkpoint(checkpoint: Path, model: ManyHeads, optimizer: torch.optim.Optimizer) -> None:
-    """Put model and optimizer back exactly where they were. `read_state` has verified the folder."""
+def load_checkpoint(
+    checkpoint: Path, model: ManyHeads, combinations: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """Put model, task weights and optimizer back exactly where they were. `read_state` has verified the folder."""
     model.load_state_dict(_load(checkpoint / "model.safetensors"))
+    combinations.load_state_dict(_load(checkpoint / "combine.safetensors"))
     moments: dict[str, dict[str, Tensor]] = {}
     for key, value in _load(checkpoint / "optimizer.safetensors").items():
         name, _, moment = key.rpartition("|")
         moments.setdefault(name, {})[moment] = value
-    for parameter, name in _names(model, optimizer).items():
+    for parameter, name in _names(model, combinations, optimizer).items():
         if name in moments:
             optimizer.state[parameter] = {
                 key: value if key == "step" else value.to(parameter.device) for key, value in moments[name].items()
             }
 
 
-def _names(model: ManyHeads, optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, str]:
+def _names(
+    model: ManyHeads, combinations: nn.Module, optimizer: torch.optim.Optimizer
+) -> dict[torch.nn.Parameter, str]:
     optimised = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-    return {parameter: name for name, parameter in model.named_parameters() if parameter in optimised}
+    every = dict(model.named_parameters())
+    every |= {f"combine.{name}": one for name, one in combinations.named_parameters()}
+    return {parameter: name for name, parameter in every.items() if parameter in optimised}
 
 
 def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:

@@ -74,7 +74,6 @@ def output_misfit(encoding: Choice | None, output: Choice) -> str | None:
 
 _dump = PlainSerializer(dump_choice)
 _read_sampler = BeforeValidator(partial(_read_choice, "samplers", "batch-round-robin"))
-_read_scalarizer = BeforeValidator(partial(_read_choice, "scalarizers", "sum"))
 SamplerChoice = Annotated[Choice, _read_sampler, _dump]
 OptionalSampler = Annotated[Choice | None, _read_sampler, _dump]
 EncodingChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "encodings", None)), _dump]
@@ -83,5 +82,5 @@ HeadChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "hea
 OutputChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "outputs", None)), _dump]
 MetricChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "metrics", None)), _dump]
 LossChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "losses", None)), _dump]
-ScalarizerChoice = Annotated[Choice, _read_scalarizer, _dump]
-OptionalScalarizer = Annotated[Choice | None, _read_scalarizer, _dump]
+ScalarizerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "scalarizers", "sum")), _dump]
+OptionalAggregator = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "aggregators", None)), _dump]

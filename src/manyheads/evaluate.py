@@ -11,8 +11,8 @@ import numpy as np
 from manyheads.metrics import overall, score
 from manyheads.model import ManyHeads, TaskTokens
 from manyheads.predict import predict_tasks
-from manyheads.recipe import EvaluateSettings
 from manyheads.seeding import generator
+from manyheads.training_settings import EvaluateSettings
 
 
 @dataclass(frozen=True)

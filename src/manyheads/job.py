@@ -16,6 +16,7 @@ import torch
 
 from manyheads import checkpoint as saved
 from manyheads import registry
+from manyheads.combine.backward import Backward
 from manyheads.encoder import load_encoder
 from manyheads.errors import UserError
 from manyheads.evaluate import fixed_subset
@@ -51,6 +52,7 @@ class Progress:
     waited: dict[str, int] = field(default_factory=dict)  # evaluations since then, of those that trained on it
     seen_at: dict[str, int] = field(default_factory=dict)  # its examples at the last evaluation
     rests: list[dict[str, Any]] = field(default_factory=list)  # who left or came back, and when
+    measured: int = 0  # examples spent on measuring conflicts
     running: dict[str, float] = field(default_factory=dict)  # smoothed losses, for display
     speed: float = 0.0  # smoothed examples per second, for display
 
@@ -94,6 +96,7 @@ class TrainingJob:
     encoder_folder: Path
     model: ManyHeads
     optimizer: torch.optim.Optimizer
+    backward: Backward
     schedule: Schedule
     batch_sizes: dict[str, int]
     train: dict[str, TaskTokens]
@@ -137,7 +140,14 @@ class TrainingJob:
         if not self.processes.main:
             return
         state = {"progress": self.progress.__dict__, "data": self.data_fingerprint, "machine": self.machine}
-        saved.save_checkpoint(self.folder / "checkpoints", self.progress.step, self.model, self.optimizer, state)
+        saved.save_checkpoint(
+            self.folder / "checkpoints",
+            self.progress.step,
+            self.model,
+            self.schedule.combinations,
+            self.optimizer,
+            state,
+        )
 
     @cached_property
     def machine(self) -> dict[str, str | int]:
@@ -233,7 +243,15 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
         processes=processes,
         encoder_folder=encoder.found.folder,
         model=model,
-        optimizer=build_optimizer(model, recipe.training),
+        optimizer=build_optimizer(model, recipe.training, schedule.scalarizers),
+        backward=Backward(
+            model,
+            splits["train"],
+            recipe.training.tokens_per_pass,
+            accelerator.autocast,
+            processes,
+            _layer_factors(recipe, encoder.encoder.depth),
+        ),
         schedule=schedule,
         batch_sizes=batch_sizes,
         train=splits["train"],
@@ -256,10 +274,28 @@ def _check_whole_batches(recipe: Recipe, tasks: dict[str, Task], processes: int)
 
 
 def _check_layers(recipe: Recipe, depth: int) -> None:
+    """Refuse layers that this encoder does not have, wherever a recipe names some."""
+    named: dict[tuple[str | int, ...], Any] = {("combine", "layers"): recipe.combine.layers}
     for number, phase in enumerate(recipe.phases or []):
-        if isinstance(phase.train, list) and any(layer > depth for layer in phase.train):
-            place = recipe.place("phases", number, "train")
-            raise UserError(f"{place}: layers are 1 to {depth} here, 0 is the embeddings; found {phase.train}.")
+        named["phases", number, "train"] = phase.train
+        named["phases", number, "combine", "layers"] = phase.combine and phase.combine.layers
+    for name, task in recipe.tasks.items():
+        named["tasks", name, "layer_factors", "layers"] = task.layer_factors and task.layer_factors.layers
+    for path, layers in named.items():
+        if isinstance(layers, list) and any(layer > depth for layer in layers):
+            raise UserError(
+                f"{recipe.place(*path)}: layers are 1 to {depth} here, 0 is the embeddings; found {layers}."
+            )
+
+
+def _layer_factors(recipe: Recipe, depth: int) -> dict[str, dict[int, float]]:
+    """Task → layer → what its gradient is multiplied with, of the tasks that say so."""
+    found = {}
+    for name, task in recipe.tasks.items():
+        if task.layer_factors is not None:
+            others = dict.fromkeys(range(1, depth + 1), task.layer_factors.others)
+            found[name] = others | dict.fromkeys(task.layer_factors.layers, task.layer_factors.chosen)
+    return found
 
 
 def _encoder_settings(recipe: Recipe, folder: Path, going_on: bool) -> EncoderSettings:

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from manyheads.combine.backward import backward
 from manyheads.job import TrainingJob, assemble
 from manyheads.predict import predict_tasks
 from manyheads.progress import Reporter, duration
 from manyheads.recipe import Recipe
 from manyheads.sampling import Batch
 from manyheads.schedule import set_trainable
-from manyheads.seeding import draws, generator
+from manyheads.seeding import generator
 
 COUNTED_STEPS = 20_000  # that `train` goes through before it starts, which takes about a second
 TIMED_STEPS = 6  # after one that warms up
@@ -159,15 +158,7 @@ def _time(job: TrainingJob) -> tuple[float, float]:
             group["lr"] = 0.0  # the work of a step without its effect
         rounds: list[list[Batch]] = job.rounds_of(step)
         began = time.monotonic()
-        with draws(recipe.seed, step, "step"):
-            backward(
-                job.model,
-                job.train,
-                rounds,
-                phase.scalarize,
-                recipe.training.tokens_per_pass,
-                job.accelerator.autocast,
-            )
+        job.backward.step(rounds, phase.combination, (recipe.seed, step))
         job.optimizer.step()
         job.optimizer.zero_grad(set_to_none=True)
         if number:  # the first one warms up, and takes the most memory

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed
 from torch.nn import Parameter
 
 from manyheads.errors import UserError
@@ -37,35 +37,45 @@ class Processes:
         sliced = [[Batch(one.task, one.rows[self.rank :: self.count]) for one in batches] for batches in rounds]
         return [[one for one in batches if len(one.rows)] for batches in sliced]
 
-    def add_up(self, parameters: list[Parameter], losses: dict[str, float], alarms: list[bool]) -> list[bool]:
-        """Sum gradients and losses over all processes, in place; returns which alarms any process raised.
-
-        The first alarm says that there is no gradient to sum.
-
-        A parameter that got no gradient anywhere keeps none, so that the optimizer leaves it alone.
-        """
+    def any(self, flags: list[bool]) -> list[bool]:
+        """Which of the flags any process raised."""
         if self.count == 1:
-            return alarms
-        flags = [one.grad is not None for one in parameters] + alarms
-        seen = torch.tensor(flags, dtype=torch.float32, device=self.device)
-        distributed.all_reduce(seen, op=distributed.ReduceOp.MAX)
-        told = [bool(one) for one in seen[len(parameters) :].tolist()]
-        if told[0]:  # a loss that is not finite: there is nothing to add up
-            return told
-        used = [one for one, flag in zip(parameters, seen.tolist(), strict=False) if flag]
-        for one in used:
-            one.grad = torch.zeros_like(one) if one.grad is None else one.grad
-        pieces = [one.grad.reshape(-1) for one in used if one.grad is not None]
-        values = torch.tensor(list(losses.values()), dtype=torch.float32, device=self.device)
-        flat = torch.cat([values, *pieces])
+            return flags
+        seen = torch.tensor(flags, dtype=torch.uint8, device=self.device)
+        self.most(seen)
+        return [bool(one) for one in seen.tolist()]
+
+    def most(self, tensor: Tensor) -> None:
+        """The largest of all processes' values, in place."""
+        if self.count > 1:
+            distributed.all_reduce(tensor, op=distributed.ReduceOp.MAX)
+
+    def add(self, tensors: list[Tensor]) -> None:
+        """The sum of all processes' values, in place; every process gives tensors of the same shapes."""
+        if self.count == 1 or not tensors:
+            return
+        flat = torch.cat([one.reshape(-1) for one in tensors])
         distributed.all_reduce(flat)
-        losses.update(zip(losses, flat[: len(losses)].tolist(), strict=True))
-        first = len(losses)
-        for one in used:
-            assert one.grad is not None
-            one.grad.copy_(flat[first : first + one.numel()].view_as(one))
+        first = 0
+        for one in tensors:
+            one.copy_(flat[first : first + one.numel()].view_as(one))
             first += one.numel()
-        return told
+
+    def add_numbers(self, numbers: dict[str, float]) -> None:
+        """The same for numbers, of which every process names the same."""
+        if self.count > 1:
+            values = torch.tensor(list(numbers.values()), dtype=torch.float64, device=self.device)
+            self.add([values])
+            numbers.update(zip(numbers, values.tolist(), strict=True))
+
+    def add_gradients(self, parameters: list[Parameter]) -> None:
+        """The same for `.grad`. What has none in any process keeps none, so that the optimizer leaves it alone."""
+        if self.count == 1:
+            return
+        for one, used in zip(parameters, self.any([one.grad is not None for one in parameters]), strict=True):
+            if used and one.grad is None:
+                one.grad = torch.zeros_like(one)
+        self.add([one.grad for one in parameters if one.grad is not None])
 
     def tell(self, content: Any) -> Any:
         """What the main process has, in all of them (JSON: nothing is pickled)."""

@@ -8,9 +8,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     ValidationInfo,
@@ -24,17 +22,23 @@ from manyheads.choices import (
     HeadChoice,
     LossChoice,
     MetricChoice,
-    OptionalSampler,
-    OptionalScalarizer,
     OutputChoice,
     PoolingChoice,
     SamplerChoice,
-    ScalarizerChoice,
     head_misfit,
     output_misfit,
 )
 from manyheads.data.labels import Kind, normalise
 from manyheads.errors import nearest
+from manyheads.training_settings import (
+    CheckpointSettings,
+    CombineSettings,
+    EvaluateSettings,
+    Layer,
+    Model,
+    PhaseSettings,
+    Training,
+)
 
 KeyPath = tuple[str | int, ...]  # a place in a recipe: ("tasks", "sts", "train", 0)
 
@@ -71,15 +75,6 @@ def _shown(path: KeyPath) -> list[str]:
 
 def _names(path: KeyPath) -> tuple[str, ...]:
     return tuple(step for step in path if isinstance(step, str))
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        use_attribute_docstrings=True,
-        validate_default=True,
-        coerce_numbers_to_str=True,  # a run or a column may be called 3
-    )
 
 
 # --- sections --------------------------------------------------------------------------------------------------
@@ -176,6 +171,17 @@ class Predictions(Model):
         return value
 
 
+class LayerFactors(Model):
+    """What is multiplied with the gradient that one task sends to the encoder's layers (paper A, selective rates)."""
+
+    layers: list[Layer] = Field(min_length=1)
+    """The chosen layers."""
+    chosen: float = Field(1.0, ge=0)
+    """The factor of the chosen layers."""
+    others: float = Field(1.0, ge=0)
+    """The factor of all other layers; the embeddings (0) are none of them."""
+
+
 class TaskSettings(Model):
     """One task: which columns go in, which label comes out, and through which parts."""
 
@@ -219,6 +225,8 @@ class TaskSettings(Model):
     """What is measured on dev; the first is the primary metric. By default those of the task's kind."""
     batch_size: int | None = Field(None, ge=1)
     """Examples per batch; by default training.batch_size."""
+    layer_factors: LayerFactors | None = None
+    """Factors on what this task sends to the encoder's layers; by default 1 everywhere."""
     patience: int | None = Field(None, ge=1)
     """The task rests after so many evaluations without a better primary metric: it leaves the rotation."""
     comes_back: float | None = Field(0.01, ge=0)
@@ -280,102 +288,6 @@ class TaskSettings(Model):
         return value
 
 
-Share = Annotated[float, Field(ge=0, lt=1)]
-
-
-class Training(Model):
-    """The loop and the optimizer."""
-
-    epochs: int = Field(3, ge=1)
-    """What an epoch is depends on the sampler."""
-    max_steps: int | None = Field(None, ge=1)
-    """Stop after so many optimizer steps."""
-    batch_size: int = Field(16, ge=1)
-    """Examples per batch of each task."""
-    accumulate: int = Field(1, ge=1)
-    """Rounds per optimizer step."""
-    learning_rate: float = Field(5e-5, gt=0)
-    """Peak learning rate of AdamW."""
-    warmup: float = Field(0.1, ge=0, le=1)
-    """Share of the steps in which the rate rises from 0 to its peak; it then falls linearly to 0."""
-    weight_decay: float = Field(0.01, ge=0)
-    """Decoupled decay, not applied to biases and norms."""
-    betas: tuple[Share, Share] = (0.9, 0.999)
-    """AdamW's decay rates of the two moments."""
-    epsilon: float = Field(1e-6, gt=0)
-    """AdamW's guard of the division."""
-    clip: float | None = Field(1.0, gt=0)
-    """Largest norm of the gradient; null switches clipping off."""
-    precision: Literal["float32", "bf16"] = "float32"
-    """Arithmetic of the forward pass, through accelerate."""
-    device: Literal["auto", "cpu"] = "auto"
-    """'auto' takes what accelerate finds."""
-    processes: int | None = Field(None, ge=1)
-    """Refuse to start unless so many processes came up (under torchrun); null takes what there is."""
-    tokens_per_pass: int = Field(8192, ge=1)
-    """A round of more tokens goes through the encoder in several passes: bounds memory, and gives the same gradient
-    but for other dropout masks."""
-    patience: int | None = Field(None, ge=1)
-    """Stop after so many evaluations without a better overall score."""
-
-
-class PhaseSettings(Model):
-    """A stretch of training with settings of its own; what it leaves out is as in the rest of the recipe."""
-
-    name: str | None = None
-    """For the log; by default its number."""
-    epochs: int | None = Field(None, ge=1)
-    """Its length; by default training.epochs."""
-    steps: int | None = Field(None, ge=1)
-    """Its length in optimizer steps, where the epochs have more."""
-    tasks: list[str] | None = Field(None, min_length=1)
-    """The tasks it trains; by default all. All are evaluated."""
-    train: Literal["all", "heads"] | list[Annotated[int, Field(ge=0)]] = "all"
-    """What learns besides the heads: 'all' of the encoder, nothing ('heads'), or these layers (0 is the embeddings)."""
-    sampler: OptionalSampler = None
-    """By default the recipe's sampler."""
-    combine: OptionalScalarizer = None
-    """By default the recipe's combine."""
-    learning_rate: float | None = Field(None, gt=0)
-    """By default training.learning_rate."""
-    warmup: float | None = Field(None, ge=0, le=1)
-    """Share of the phase's steps; by default training.warmup."""
-
-    @field_validator("train", mode="before")
-    @classmethod
-    def _parts_or_layers(cls, value: Any) -> Any:
-        layers = isinstance(value, list) and all(isinstance(one, int) and one >= 0 for one in value)
-        if value not in ("all", "heads") and not layers:
-            raise ValueError(f"expected 'all', 'heads' or a list of layers such as [0, 11], found {value!r}")
-        return value
-
-
-class EvaluateSettings(Model):
-    """When and on what the model is evaluated."""
-
-    every_steps: int | None = Field(None, ge=1)
-    """Also evaluate so often within an epoch; null evaluates at the end of every epoch only."""
-    max_examples: int | None = Field(2000, ge=1)
-    """Per task, a fixed random part of dev used while training; the end uses all of it."""
-    before: bool = False
-    """Also evaluate before the first step."""
-    overall: Literal["arithmetic", "geometric"] = "arithmetic"
-    """The mean of the tasks' primary metrics by which best/ is chosen."""
-    weights: dict[str, Annotated[float, Field(ge=0)]] = {}
-    """How much a task counts in the overall score; 1 where it is not named."""
-    tokens_per_pass: int = Field(4096, ge=1)
-    """Tokens that go through the encoder at once."""
-
-
-class CheckpointSettings(Model):
-    """What is kept to resume from."""
-
-    every_steps: int | None = Field(500, ge=1)
-    """Save so often, and at the end of every epoch; null saves at epochs only."""
-    best_per_task: bool = True
-    """Keep best-TASK/ beside best/."""
-
-
 class Recipe(Model):
     """A whole run. `tasks` is all that must be given."""
 
@@ -393,8 +305,8 @@ class Recipe(Model):
     """The tasks by name."""
     sampler: SamplerChoice = Choice(name="batch-round-robin")
     """In which order batches of the tasks come."""
-    combine: ScalarizerChoice = Choice(name="sum")
-    """How the tasks' losses become one."""
+    combine: CombineSettings = CombineSettings()
+    """How the tasks' losses and gradients become one step."""
     training: Training = Training()
     """The loop and the optimizer."""
     phases: list[PhaseSettings] | None = Field(None, min_length=1)
@@ -459,6 +371,22 @@ class Recipe(Model):
             if owner is not None and (owner == name or self.tasks[owner].head_of is not None):
                 raise ValueError(f"tasks.{name}.head_of: task '{owner}' has no head of its own to share.")
         return self
+
+    @field_validator("combine", "phases")
+    @classmethod
+    def _tasks_can_be_combined(cls, value: Any, info: ValidationInfo) -> Any:
+        from manyheads.combine import build_combination
+
+        several = info.field_name == "phases"
+        every = enumerate(value or [], 1) if several else ()
+        phases = {f"phase {number}: combine: ": one.combine for number, one in every} if several else {"": value}
+        for place, settings in phases.items():
+            try:
+                if settings is not None and "tasks" in info.data:
+                    build_combination(settings, list(info.data["tasks"]))
+            except ValueError as fault:
+                raise ValueError(f"{place}{fault}") from None
+        return value
 
     @property
     def folder(self) -> Path:

@@ -37,6 +37,7 @@ FAMILIES = {
     "losses": "manyheads.losses",
     "metrics": "manyheads.metrics",
     "scalarizers": "manyheads.combine",
+    "aggregators": "manyheads.combine",
 }
 
 _parts: dict[tuple[str, str], Part] = {}

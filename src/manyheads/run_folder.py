@@ -33,7 +33,7 @@ def open_folder(job: TrainingJob) -> None:
         here = job.machine
         if state["machine"] != here:
             job.reporter.say(f"warning: started with {state['machine']}, resumed with {here}: results may differ")
-        saved.load_checkpoint(found[-1], job.model, job.optimizer)
+        saved.load_checkpoint(found[-1], job.model, job.schedule.combinations, job.optimizer)
         job.progress = type(job.progress)(**state["progress"])
         _forget_lost_models(job)
         job.reporter.say(f"resumed after step {job.progress.step:,}")

@@ -8,12 +8,14 @@ from itertools import accumulate
 
 from torch import nn
 
+from manyheads.combine import Combination, Scalarizer, build_combination
 from manyheads.errors import UserError
 from manyheads.model import ManyHeads
 from manyheads.optim import rate_factor
-from manyheads.recipe import PhaseSettings, Recipe
+from manyheads.recipe import Recipe
 from manyheads.sampling import Batch, Sampler, Supply
 from manyheads.seeding import seed_for
+from manyheads.training_settings import PhaseSettings
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Phase:
     name: str
     settings: PhaseSettings
     sampler: Sampler
-    scalarize: nn.Module
+    combination: Combination
     first: int  # its first step
     epoch_ends: tuple[int, ...]  # number of the run's steps after which each of its epochs is over
     peak: float  # learning rate
@@ -37,9 +39,9 @@ class Phase:
     def rounds(self) -> int:
         return sum(self.sampler.epochs)
 
-    def rate(self, step: int) -> float:
-        """The learning rate at a step: warm-up and decay are the phase's own."""
-        return self.peak * rate_factor(step - self.first, self.end - self.first, self.warmup)
+    def rate_factor(self, step: int) -> float:
+        """What peak rates are multiplied with at a step: warm-up and decay are the phase's own."""
+        return rate_factor(step - self.first, self.end - self.first, self.warmup)
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,18 @@ class Schedule:
     @property
     def steps(self) -> int:
         return self.phases[-1].end
+
+    @property
+    def combinations(self) -> nn.ModuleDict:
+        """Each combination once, by the number of the first phase that has it: what checkpoints keep."""
+        found: dict[Combination, str] = {}
+        for number, phase in enumerate(self.phases, 1):
+            found.setdefault(phase.combination, str(number))
+        return nn.ModuleDict({number: one for one, number in found.items()})
+
+    @property
+    def scalarizers(self) -> list[Scalarizer]:
+        return list(dict.fromkeys(phase.combination.scalarizer for phase in self.phases))
 
     @property
     def epoch_ends(self) -> list[int]:
@@ -85,6 +99,7 @@ def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
     training = recipe.training
     phases: list[Phase] = []
     first = whole = 0
+    common = build_combination(recipe.combine, list(recipe.tasks))  # goes on from phase to phase
     for number, settings in enumerate(recipe.phases or [PhaseSettings()]):
         place = ("phases", number, "sampler") if settings.sampler is not None else ("sampler",)
         chosen = settings.tasks or list(supply.sizes)
@@ -119,7 +134,7 @@ def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
                 name=settings.name or str(number + 1),
                 settings=settings,
                 sampler=sampler,
-                scalarize=(settings.combine or recipe.combine).build("scalarizers"),
+                combination=build_combination(settings.combine, list(recipe.tasks)) if settings.combine else common,
                 first=first,
                 epoch_ends=tuple(ends),
                 peak=settings.learning_rate or training.learning_rate,

@@ -16,12 +16,14 @@ import numpy as np
 import torch
 
 from manyheads import checkpoint as saved
-from manyheads.combine.backward import NonFiniteLoss, backward
+from manyheads.combine.backward import NonFiniteLoss
+from manyheads.conflicts import measure_conflicts
 from manyheads.errors import Interrupted, UserError
 from manyheads.evaluate import Evaluation
 from manyheads.files import restore_folder, write_text
 from manyheads.job import TrainingJob, prepare
 from manyheads.metrics import better, primary
+from manyheads.optim import set_rates
 from manyheads.plan import short_plan
 from manyheads.predict import predict_tasks, write_predictions
 from manyheads.progress import Reporter, duration
@@ -30,7 +32,6 @@ from manyheads.resting import rest_or_return
 from manyheads.run import Run, evaluate_with_progress
 from manyheads.sampling import Batch
 from manyheads.schedule import Phase, set_trainable
-from manyheads.seeding import draws
 
 
 def train(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Run:
@@ -92,6 +93,8 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
             else:  # all its tasks rest
                 progress.step += 1
             epoch_over = progress.step in job.schedule.epoch_ends or progress.step == job.steps
+            if epoch_over:
+                phase.combination.scalarizer.end_epoch()
             often = recipe.evaluate.every_steps
             if progress.moved and (epoch_over or (often and progress.step % often == 0)):
                 _evaluate(job)
@@ -114,38 +117,32 @@ def _step(job: TrainingJob, phase: Phase, rounds: list[list[Batch]], asked: bool
     recipe, training, progress = job.recipe, job.recipe.training, job.progress
     step = progress.step
     began = time.monotonic()
-    rate = phase.rate(step)
-    for group in job.optimizer.param_groups:
-        group["lr"] = rate
-    # every process draws masks of its own; the first draws those of a training alone
-    words = ("step",) if job.processes.main else ("step", job.processes.rank)
-    with draws(recipe.seed, step, *words):
-        try:
-            losses, stopping = backward(
-                job.model,
-                job.train,
-                rounds,
-                phase.scalarize,
-                training.tokens_per_pass,
-                job.accelerator.autocast,
-                job.processes,
-                alarm=asked,
-            )
-        except NonFiniteLoss as fault:
-            where = {fault.task: fault.rows}
-            raise _not_finite(job, f"the loss of task '{fault.task}'", fault.value, where) from None
+    rate = phase.peak * phase.rate_factor(step)
+    set_rates(job.optimizer, phase.peak, phase.rate_factor(step))
+    conflicts = measure_conflicts(job, phase, rounds)
+    try:
+        done = job.backward.step(rounds, phase.combination, (recipe.seed, step), alarm=asked)
+    except NonFiniteLoss as fault:
+        where = {fault.task: fault.rows}
+        raise _not_finite(job, f"the loss of task '{fault.task}'", fault.value, where) from None
     norm = torch.nn.utils.clip_grad_norm_(job.model.parameters(), training.clip or math.inf).item()
     if not math.isfinite(norm):
         where = {batch.task: batch.rows.tolist() for one in rounds for batch in one}
         raise _not_finite(job, f"the gradient of tasks {', '.join(where)}", norm, where)
     job.optimizer.step()
     job.optimizer.zero_grad(set_to_none=True)
+    phase.combination.scalarizer.observe(done.losses)
     progress.count(rounds, time.monotonic() - began)
     change = job.schedule.change_at(step)  # a new phase or epoch, with what it changes
-    job.write_log({"event": "step", "loss": losses, "rate": rate, "gradient_norm": norm, **change})
-    progress.note_losses(losses)
+    weights = {"weights": done.factors} if set(done.factors.values()) != {1.0} else {}  # what the scalarizer did
+    surgery = {"surgery": done.weights} if done.weights else {}  # what the aggregator did
+    record = {"event": "step", "loss": done.losses, "rate": rate, "gradient_norm": norm, **weights, **surgery, **change}
+    job.write_log(record)
+    if conflicts is not None:
+        job.write_log(conflicts.record(done))
+    progress.note_losses(done.losses)
     progress.moved = True
-    return stopping
+    return done.alarmed
 
 
 # --- evaluating, and the end -----------------------------------------------------------------------------------

@@ -1,20 +1,29 @@
 """The only place that fills `.grad`.
 
-All batches of a round go through the encoder as one packed pass, or as several where they hold more tokens than fit:
-losses are sums over examples divided by the step's count, so passes add up to the same gradient.
+Losses alone: all batches of a round go through the encoder as one packed pass, or as several where they hold more
+tokens than fit. Losses are sums over examples divided by the step's count, so passes add up to the same gradient.
+
+Task gradients (an aggregator, a task's layer factors, the diagnosis of conflicts): task by task forward and backward,
+and what the tasks share is moved aside before the next task. No graph is kept, no gradient is copied or stacked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
+from manyheads.combine.base import Aggregator
+from manyheads.combine.combination import Combination
+from manyheads.combine.task_gradients import TaskGradients, shared_parameters, touched_rows_only
 from manyheads.errors import UserError
 from manyheads.model import Inputs, ManyHeads, TaskTokens
 from manyheads.processes import Processes
 from manyheads.sampling import Batch
+from manyheads.seeding import draws
 from manyheads.tokens import Sequence, merge_equal
 
 Pass = list[tuple[str, list[int], Inputs]]  # (task, rows, their encoder inputs)
@@ -28,72 +37,228 @@ class NonFiniteLoss(Exception):
         self.task, self.rows, self.value = task, rows, value
 
 
-def backward(
-    model: ManyHeads,
-    data: dict[str, TaskTokens],
-    rounds: list[list[Batch]],
-    scalarize: Callable[[torch.Tensor], torch.Tensor],
-    tokens_per_pass: int,
-    autocast: Callable[[], AbstractContextManager[None]],
-    processes: Processes | None = None,
-    alarm: bool = False,
-) -> tuple[dict[str, float], bool]:
-    """Add the gradient of one step to `.grad`; returns each task's mean loss over the step's examples.
+@dataclass
+class Step:
+    """What one step's gradient was made of."""
 
-    With several processes each works on its slice of the rounds, and sums go over all of them. `alarm` is passed on:
-    whether any process raised it is returned beside the losses.
+    losses: dict[str, float]  # each task's mean loss over the step's examples
+    factors: dict[str, float] = field(default_factory=dict)  # what the scalarizer multiplied each task with
+    weights: dict[str, float] = field(default_factory=dict)  # what the aggregator did; empty without one
+    gramians: dict[str, Tensor] = field(default_factory=dict)  # of the task gradients, where there were such
+    alarmed: bool = False  # whether any process raised the alarm
+
+
+class Backward:
+    """Batches → `.grad`, for one model and its data.
+
+    With several processes each works on its slice of the rounds, and sums go over all of them.
     """
+
+    def __init__(
+        self,
+        model: ManyHeads,
+        data: dict[str, TaskTokens],
+        tokens_per_pass: int,
+        autocast: Callable[[], AbstractContextManager[None]],
+        processes: Processes | None = None,
+        layer_factors: Mapping[str, Mapping[int, float]] | None = None,  # task → layer → factor, 1 where not named
+    ) -> None:
+        self.model, self.data = model, data
+        self.tokens_per_pass, self.autocast = tokens_per_pass, autocast
+        self.processes = processes or Processes()
+        self.layer_factors = layer_factors or {}
+
+    def step(
+        self, rounds: list[list[Batch]], combination: Combination, seeds: tuple[int, int] = (0, 0), alarm: bool = False
+    ) -> Step:
+        """Add the gradient of one step to `.grad`. `seeds` (the run's, the step's number) decide every draw."""
+        counts = _count(rounds)
+        scalarizer, aggregator = combination.scalarizer, combination.aggregator
+        done = Step(dict.fromkeys(counts, 0.0))
+        apart = aggregator is not None or any(task in self.layer_factors for task in counts)
+        passes = self._passes(rounds, list(counts) if apart else None)
+        surgery = shared_parameters(self.model, combination.layers) if aggregator is not None else {}
+        taken = TaskGradients(self.model, surgery, self.processes, combination.copies)
+        fault: NonFiniteLoss | None = None
+        try:
+            done.factors = self._factors(passes, counts, combination, seeds)
+            with self._draws(seeds):
+                if apart:
+                    self._task_by_task(passes, counts, done, taken)
+                else:
+                    self._merged(passes[""], counts, done, combination)
+        except NonFiniteLoss as found:  # told to the other processes first, which would wait for this one
+            fault = found
+        broken, done.alarmed = self.processes.any([fault is not None, alarm])
+        self.processes.add_numbers(done.losses)
+        if broken:
+            raise fault or NonFiniteLoss(", ".join(counts), [], float("nan"))
+        if aggregator is not None:
+            self._aggregate(taken, done, aggregator, seeds)
+        trained = [one for name, one in self.model.named_parameters() if one.requires_grad and name not in surgery]
+        self.processes.add_gradients(trained)
+        if any(one.requires_grad for one in scalarizer.parameters()):
+            # of the losses over all processes: every process finds the same, and nothing is added up
+            scalarizer({task: torch.tensor(loss, dtype=torch.float64) for task, loss in done.losses.items()}).backward()
+        return done
+
+    def measure(
+        self, rounds: list[list[Batch]], combination: Combination, seeds: tuple[int, int] = (0, 0)
+    ) -> dict[str, Tensor]:
+        """The Gramians of the weighted task gradients, by layer group, of all that tasks share. `.grad` is untouched.
+
+        Nothing where a loss is not finite: the step itself says so.
+        """
+        counts = _count(rounds)
+        before = [(one, one.grad) for one in self.model.parameters()]
+        for one, _ in before:
+            one.grad = None
+        done = Step(dict.fromkeys(counts, 0.0), factors=dict.fromkeys(counts, 1.0))
+        taken = TaskGradients(self.model, shared_parameters(self.model), self.processes, combination.copies)
+        fault: NonFiniteLoss | None = None
+        with self._draws(seeds, "conflicts"):
+            try:
+                self._task_by_task(self._passes(rounds, list(counts)), counts, done, taken)
+            except NonFiniteLoss as found:
+                fault = found
+        for one, gradient in before:
+            one.grad = gradient
+        broken = self.processes.any([fault is not None])[0]
+        self.processes.add_numbers(done.losses)
+        if broken:
+            return {}
+        with draws(*seeds, "combine"):
+            factors = torch.tensor(list(combination.scalarizer.factors(done.losses).values()), dtype=torch.float64)
+        return {group: factors[:, None] * one * factors for group, one in taken.gramians().items()}
+
+    # --- one packed pass for all tasks, or a pass for each ------------------------------------------------------
+
+    def _passes(self, rounds: list[list[Batch]], tasks: list[str] | None) -> dict[str, list[Pass]]:
+        """This process's share of the rounds as passes: of each task, or of all of them together under ''."""
+        found: dict[str, list[Pass]] = {task: [] for task in tasks or [""]}
+        for task, passes in found.items():
+            for batches in self.processes.share(rounds):
+                wanted = [one for one in batches if task in ("", one.task)]
+                passes += split_passes(self.model, self.data, wanted, self.tokens_per_pass)
+        return found
+
+    def _merged(self, passes: list[Pass], counts: dict[str, int], done: Step, combination: Combination) -> None:
+        for passing in passes:
+            losses = self._losses(passing, counts)
+            values = {task: loss.item() for task, loss in losses.items()}
+            # not known yet where this is the only pass, whose losses are the step's
+            done.factors = done.factors or combination.scalarizer.factors(values)
+            for task, value in values.items():
+                done.losses[task] += value
+            torch.stack([done.factors[task] * loss for task, loss in losses.items()]).sum().backward()
+
+    def _task_by_task(
+        self, passes: dict[str, list[Pass]], counts: dict[str, int], done: Step, taken: TaskGradients
+    ) -> None:
+        """The gradients of what is taken are put aside for every task; of all else they add up in `.grad`."""
+        fault: NonFiniteLoss | None = None
+        for task, some in passes.items():
+            with touched_rows_only(self.model, taken.parameters), self._scaled_layers(task):
+                try:
+                    for passing in some:
+                        loss = self._losses(passing, counts)[task]
+                        done.losses[task] += loss.item()
+                        (done.factors[task] * loss).backward()
+                except NonFiniteLoss as found:  # the other processes wait for this one to take its turn
+                    fault = fault or found
+            taken.take(task)
+        if fault is not None:
+            raise fault
+
+    def _factors(
+        self, passes: dict[str, list[Pass]], counts: dict[str, int], combination: Combination, seeds: tuple[int, int]
+    ) -> dict[str, float]:
+        """What the scalarizer multiplies each task's gradient with; {} where only the pass itself will tell."""
+        scalarizer = combination.scalarizer
+        if scalarizer.affine:
+            with draws(*seeds, "combine"):
+                return scalarizer.factors(dict.fromkeys(counts, 1.0))
+        if self.processes.count == 1 and sum(map(len, passes.values())) == 1:
+            return {}
+        return scalarizer.factors(self._look_ahead(passes, counts, seeds))
+
+    def _aggregate(self, taken: TaskGradients, done: Step, aggregator: Aggregator, seeds: tuple[int, int]) -> None:
+        done.gramians = taken.gramians()
+        done.weights = dict.fromkeys(taken.tasks, 1.0)
+        gramian = torch.stack(list(done.gramians.values())).sum(dim=0) if done.gramians else torch.empty(0)
+        if len(gramian) and torch.isfinite(gramian).all():  # else the plain sum, whose norm the loop refuses
+            with draws(*seeds, "combine"):  # the same in every process
+                found = aggregator(gramian, taken.tasks)
+            done.weights = dict(zip(taken.tasks, found.tolist(), strict=True))
+        taken.fill(done.weights)
+
+    def _losses(self, passing: Pass, counts: dict[str, int]) -> dict[str, Tensor]:
+        """What a pass adds to the tasks' mean losses: divided by the counts of all, so that parts add up."""
+        with self.autocast():
+            outputs = self.model([(task, inputs) for task, _, inputs in passing])
+        losses = {}
+        for (task, rows, _), output in zip(passing, outputs, strict=True):
+            labels = self.data[task].labels
+            assert labels is not None
+            output = output.to(torch.promote_types(output.dtype, torch.float32))  # losses never in half precision
+            values = self.model.head(task).loss(output, labels[rows].to(output.device))
+            if values.shape != (len(rows),):
+                name = self.model.tasks[task].loss.name
+                raise UserError(
+                    f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {len(rows)} "
+                    f"examples; a loss gives one value per example: [{len(rows)}]."
+                )
+            mean = values.sum() / counts[task]
+            if not torch.isfinite(mean):
+                raise NonFiniteLoss(task, rows, mean.item())
+            losses[task] = mean
+        return losses
+
+    def _look_ahead(
+        self, passes: dict[str, list[Pass]], counts: dict[str, int], seeds: tuple[int, int]
+    ) -> dict[str, float]:
+        """The step's losses before any gradient, with the dropout masks that the gradient will have."""
+        found = dict.fromkeys(counts, 0.0)
+        fault: NonFiniteLoss | None = None
+        with torch.no_grad(), self._draws(seeds):
+            try:
+                for passing in (one for some in passes.values() for one in some):
+                    for task, loss in self._losses(passing, counts).items():
+                        found[task] += loss.item()
+            except NonFiniteLoss as one:
+                fault = one
+        self.processes.add_numbers(found)
+        if self.processes.any([fault is not None])[0]:
+            raise fault or NonFiniteLoss(", ".join(counts), [], float("nan"))
+        return found
+
+    def _draws(self, seeds: tuple[int, int], purpose: str = "step") -> AbstractContextManager[None]:
+        """Every process draws masks of its own; the first draws those of a training alone."""
+        return draws(*seeds, purpose, *(() if self.processes.main else (self.processes.rank,)))
+
+    @contextmanager
+    def _scaled_layers(self, task: str) -> Iterator[None]:
+        """Within the block, what the task sends to the encoder's layers is multiplied with its factors."""
+        factors = self.layer_factors.get(task, {})
+        encoder = self.model.encoder
+        hooks = [
+            one.register_hook(lambda gradient, factor=factor: gradient * factor)
+            for name, one in encoder.named_parameters()
+            if one.requires_grad and (factor := factors.get(encoder.layer_of(name), 1.0)) != 1
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+def _count(rounds: list[list[Batch]]) -> dict[str, int]:
+    """Examples of each task in all rounds of a step, over all processes."""
     counts: dict[str, int] = {}
     for batch in (batch for one in rounds for batch in one):
         counts[batch.task] = counts.get(batch.task, 0) + len(batch.rows)
-    losses = dict.fromkeys(counts, 0.0)
-    alone = processes or Processes()
-    fault: NonFiniteLoss | None = None
-    try:
-        _add_gradient(model, data, alone.share(rounds), counts, losses, scalarize, tokens_per_pass, autocast)
-    except NonFiniteLoss as found:  # told to the other processes first, which would wait for this one
-        fault = found
-    trained = [one for one in model.parameters() if one.requires_grad]
-    broken, alarmed = alone.add_up(trained, losses, [fault is not None, alarm])
-    if broken:
-        raise fault or NonFiniteLoss(", ".join(counts), [], float("nan"))
-    return losses, alarmed
-
-
-def _add_gradient(
-    model: ManyHeads,
-    data: dict[str, TaskTokens],
-    rounds: list[list[Batch]],
-    counts: dict[str, int],
-    losses: dict[str, float],
-    scalarize: Callable[[torch.Tensor], torch.Tensor],
-    tokens_per_pass: int,
-    autocast: Callable[[], AbstractContextManager[None]],
-) -> None:
-    """This process's part: losses are divided by the counts of all, so that parts add up."""
-    for one in rounds:
-        for passing in split_passes(model, data, one, tokens_per_pass):
-            with autocast():
-                outputs = model([(task, inputs) for task, _, inputs in passing])
-            means = []
-            for (task, rows, _), output in zip(passing, outputs, strict=True):
-                labels = data[task].labels
-                assert labels is not None
-                output = output.to(torch.promote_types(output.dtype, torch.float32))  # losses never in half precision
-                values = model.head(task).loss(output, labels[rows].to(output.device))
-                if values.shape != (len(rows),):
-                    name = model.tasks[task].loss.name
-                    raise UserError(
-                        f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {len(rows)} "
-                        f"examples; a loss gives one value per example: [{len(rows)}]."
-                    )
-                mean = values.sum() / counts[task]
-                value = mean.item()
-                if not torch.isfinite(mean):
-                    raise NonFiniteLoss(task, rows, value)
-                losses[task] += value
-                means.append(mean)
-            scalarize(torch.stack(means)).backward()
+    return counts
 
 
 def split_passes(

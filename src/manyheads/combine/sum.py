@@ -1,16 +1,25 @@
-"""The plain sum of the tasks' losses."""
+"""The tasks' losses as they are."""
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 
+from manyheads.combine.base import Scalarizer
 from manyheads.registry import register
 
 
 @register("scalarizers", "sum", paper="A, C, D")
-class Sum(nn.Module):
+class Sum(Scalarizer):
     """Σ L_i over the tasks of the step."""
 
-    def forward(self, losses: Tensor) -> Tensor:
-        """Losses [tasks present] → one number."""
-        return losses.sum()
+    def forward(self, losses: dict[str, Tensor]) -> Tensor:
+        return torch.stack(list(losses.values())).sum()
+
+
+@register("scalarizers", "mean", paper="D")
+class Mean(Scalarizer):
+    """(1/T)·Σ L_i over the T tasks of the step."""
+
+    def forward(self, losses: dict[str, Tensor]) -> Tensor:
+        return torch.stack(list(losses.values())).mean()

@@ -1,0 +1,57 @@
+"""How the tasks of a run, or of a phase, are combined: a scalarizer, and an aggregator where gradients are changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from manyheads.combine.base import Aggregator, Scalarizer
+
+if TYPE_CHECKING:
+    from manyheads.choices import Choice
+    from manyheads.training_settings import CombineSettings
+
+COPIES = {"float32": None, "bf16": torch.bfloat16}
+
+
+class Combination(nn.Module):
+    """Built from `combine`; its parameters and buffers are kept in checkpoints."""
+
+    def __init__(
+        self,
+        scalarizer: Scalarizer,
+        aggregator: Aggregator | None = None,
+        layers: Sequence[int] | None = None,
+        copies: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.scalarizer = scalarizer
+        self.aggregator = aggregator
+        self.layers = layers  # of the encoder, on which the aggregator acts; None: on all that tasks share
+        self.copies = copies  # type of the task gradients kept aside; None: as they are
+
+
+def build_combination(settings: CombineSettings, tasks: Sequence[str]) -> Combination:
+    """The parts that a recipe names; a ValueError says which cannot be built, and why."""
+    scalarizer: Scalarizer = _build("losses", settings.losses, tasks)
+    if settings.gradients is None:
+        if settings.layers is not None:
+            raise ValueError("'layers' says where gradients are changed; name in 'gradients' what changes them.")
+        return Combination(scalarizer)
+    if not scalarizer.affine:
+        raise ValueError(
+            f"'{settings.losses.name}' weighs tasks by the size of their losses, '{settings.gradients.name}' by their "
+            "gradients; they cannot both. Use one of them, or losses such as 'fixed' or 'uncertainty'."
+        )
+    aggregator: Aggregator = _build("gradients", settings.gradients, tasks)
+    return Combination(scalarizer, aggregator, settings.layers, COPIES[settings.copies])
+
+
+def _build(key: str, choice: Choice, tasks: Sequence[str]) -> Any:
+    try:
+        return choice.build("scalarizers" if key == "losses" else "aggregators", tasks)
+    except ValueError as fault:
+        raise ValueError(f"{key}: '{choice.name}': {fault}") from None

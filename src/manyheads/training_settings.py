@@ -1,0 +1,150 @@
+"""The recipe's sections about training: the loop, its phases, how tasks are combined, evaluation, checkpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from manyheads import registry
+from manyheads.choices import Choice, OptionalAggregator, OptionalSampler, ScalarizerChoice
+from manyheads.errors import nearest
+from manyheads.registry import Share
+
+Layer = Annotated[int, Field(ge=0)]  # of the encoder, from 1; 0 is the embeddings
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        use_attribute_docstrings=True,
+        validate_default=True,
+        coerce_numbers_to_str=True,  # a run or a column may be called 3
+    )
+
+
+class CombineSettings(Model):
+    """How the tasks' losses and gradients become one step. A plain name is that of a scalarizer or an aggregator."""
+
+    losses: ScalarizerChoice = Choice(name="sum")
+    """The scalarizer: how the tasks' losses are weighted."""
+    gradients: OptionalAggregator = None
+    """The aggregator: what becomes of task gradients that disagree; null adds them up."""
+    layers: list[Layer] | None = Field(None, min_length=1)
+    """Encoder layers on which the aggregator acts (0 is the embeddings); by default on all that tasks share."""
+    copies: Literal["float32", "bf16"] = "float32"
+    """What the aggregator keeps task gradients in, one copy per task: bf16 takes half the memory."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        """`combine: pcgrad`, `combine: {name: uncertainty, rate: 0.01}` → which of the two it is."""
+        if isinstance(value, str):
+            value = {"name": value}
+        if not isinstance(value, dict) or "name" not in value:
+            return value
+        own = {key: one for key, one in value.items() if key in cls.model_fields}
+        named = {key: one for key, one in value.items() if key not in cls.model_fields}
+        families = {"losses": "scalarizers", "gradients": "aggregators"}
+        known = {part.name: key for key, family in families.items() for part in registry.parts(family)}
+        if named["name"] not in known:
+            raise ValueError(f"unknown scalarizer or aggregator '{named['name']}'.{nearest(str(named['name']), known)}")
+        key = known[named["name"]]
+        if key in own:
+            raise ValueError(f"'{named['name']}' stands for '{key}', which is given as well; name one of them")
+        return {**own, key: named}
+
+
+class Training(Model):
+    """The loop and the optimizer."""
+
+    epochs: int = Field(3, ge=1)
+    """What an epoch is depends on the sampler."""
+    max_steps: int | None = Field(None, ge=1)
+    """Stop after so many optimizer steps."""
+    batch_size: int = Field(16, ge=1)
+    """Examples per batch of each task."""
+    accumulate: int = Field(1, ge=1)
+    """Rounds per optimizer step."""
+    learning_rate: float = Field(5e-5, gt=0)
+    """Peak learning rate of AdamW."""
+    warmup: float = Field(0.1, ge=0, le=1)
+    """Share of the steps in which the rate rises from 0 to its peak; it then falls linearly to 0."""
+    weight_decay: float = Field(0.01, ge=0)
+    """Decoupled decay, not applied to biases and norms."""
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    """AdamW's decay rates of the two moments."""
+    epsilon: float = Field(1e-6, gt=0)
+    """AdamW's guard of the division."""
+    clip: float | None = Field(1.0, gt=0)
+    """Largest norm of the gradient; null switches clipping off."""
+    precision: Literal["float32", "bf16"] = "float32"
+    """Arithmetic of the forward pass, through accelerate."""
+    device: Literal["auto", "cpu"] = "auto"
+    """'auto' takes what accelerate finds."""
+    processes: int | None = Field(None, ge=1)
+    """Refuse to start unless so many processes came up (under torchrun); null takes what there is."""
+    tokens_per_pass: int = Field(8192, ge=1)
+    """A round of more tokens goes through the encoder in several passes: bounds memory, and gives the same gradient
+    but for other dropout masks."""
+    patience: int | None = Field(None, ge=1)
+    """Stop after so many evaluations without a better overall score."""
+    conflicts: float = Field(0.02, ge=0, le=1)
+    """Share of the training's work that may be spent on measuring how far the tasks' gradients agree; 0 never does."""
+
+
+class PhaseSettings(Model):
+    """A stretch of training with settings of its own; what it leaves out is as in the rest of the recipe."""
+
+    name: str | None = None
+    """For the log; by default its number."""
+    epochs: int | None = Field(None, ge=1)
+    """Its length; by default training.epochs."""
+    steps: int | None = Field(None, ge=1)
+    """Its length in optimizer steps, where the epochs have more."""
+    tasks: list[str] | None = Field(None, min_length=1)
+    """The tasks it trains; by default all. All are evaluated."""
+    train: Literal["all", "heads"] | list[Layer] = "all"
+    """What learns besides the heads: 'all' of the encoder, nothing ('heads'), or these layers (0 is the embeddings)."""
+    sampler: OptionalSampler = None
+    """By default the recipe's sampler."""
+    combine: CombineSettings | None = None
+    """In place of the recipe's combine, as a whole; by default that goes on, with what it has learnt."""
+    learning_rate: float | None = Field(None, gt=0)
+    """By default training.learning_rate."""
+    warmup: float | None = Field(None, ge=0, le=1)
+    """Share of the phase's steps; by default training.warmup."""
+
+    @field_validator("train", mode="before")
+    @classmethod
+    def _parts_or_layers(cls, value: Any) -> Any:
+        layers = isinstance(value, list) and all(isinstance(one, int) and one >= 0 for one in value)
+        if value not in ("all", "heads") and not layers:
+            raise ValueError(f"expected 'all', 'heads' or a list of layers such as [0, 11], found {value!r}")
+        return value
+
+
+class EvaluateSettings(Model):
+    """When and on what the model is evaluated."""
+
+    every_steps: int | None = Field(None, ge=1)
+    """Also evaluate so often within an epoch; null evaluates at the end of every epoch only."""
+    max_examples: int | None = Field(2000, ge=1)
+    """Per task, a fixed random part of dev used while training; the end uses all of it."""
+    before: bool = False
+    """Also evaluate before the first step."""
+    overall: Literal["arithmetic", "geometric"] = "arithmetic"
+    """The mean of the tasks' primary metrics by which best/ is chosen."""
+    weights: dict[str, Annotated[float, Field(ge=0)]] = {}
+    """How much a task counts in the overall score; 1 where it is not named."""
+    tokens_per_pass: int = Field(4096, ge=1)
+    """Tokens that go through the encoder at once."""
+
+
+class CheckpointSettings(Model):
+    """What is kept to resume from."""
+
+    every_steps: int | None = Field(500, ge=1)
+    """Save so often, and at the end of every epoch; null saves at epochs only."""
+    best_per_task: bool = True
+    """Keep best-TASK/ beside best/."""
