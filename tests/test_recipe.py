@@ -49,7 +49,7 @@ def test_three_lines_are_a_whole_recipe(toy_data: Path) -> None:
     file.write_text("tasks:\n  mood:\n    train: mood.csv\n")
     recipe = load_recipe(file)
     assert (recipe.name, recipe.folder) == ("short", Path("runs/short"))
-    assert (recipe.encoder.name, recipe.sampler.name, recipe.combine.name) == (
+    assert (recipe.encoder.name, recipe.sampler.name, recipe.combine.losses.name) == (
         "all-MiniLM-L6-v2",
         "batch-round-robin",
         "sum",

@@ -55,9 +55,10 @@ def test_phases_follow_each_other_with_their_own_lengths_and_rates() -> None:
     assert schedule.steps == 12, "seven steps: as many epochs of three rounds as it takes"
     assert {batch.task for batch in schedule.rounds(4)[0]} == {"b"}
     assert {batch.task for batch in schedule.rounds(5)[0]} == {"a", "b"}
-    assert [schedule.phases[0].rate(step) for step in (0, 4)] == pytest.approx([1e-2, 1e-2 / 5])
-    rates = [schedule.phases[1].rate(step) for step in range(5, 12)]
-    assert rates == pytest.approx([1e-4 * share for share in (1 / 5, 2 / 5, 3 / 5, 4 / 5, 3 / 3, 2 / 3, 1 / 3)])
+    assert [schedule.phases[0].rate_factor(step) for step in (0, 4)] == pytest.approx([1, 1 / 5])
+    rates = [schedule.phases[1].rate_factor(step) for step in range(5, 12)]
+    assert rates == pytest.approx([1 / 5, 2 / 5, 3 / 5, 4 / 5, 3 / 3, 2 / 3, 1 / 3])
+    assert [phase.peak for phase in schedule.phases] == [1e-2, 1e-4]
     assert [schedule.change_at(step).get("phase") for step in range(12)] == [
         "1", None, None, None, None, "2", None, None, "2", None, None, "2",
     ]  # fmt: skip
@@ -87,7 +88,7 @@ def test_a_recipe_without_phases_is_one() -> None:
     assert (len(cut.phases), cut.steps, cut.whole) == (1, 2, 6), "the second phase is left out, and it is known"
     long = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "phases": [{"steps": 1001}]})
     assert plan_schedule(long, Supply({"a": 8}, {"a": 4}, 0)).steps == 1001
-    assert schedule.phases[0].rate(3) == pytest.approx(5e-5 / 4), "the rate falls to its end by the last step"
+    assert schedule.phases[0].rate_factor(3) == pytest.approx(1 / 4), "the rate falls to its end by the last step"
 
 
 def test_phases_do_not_repeat_each_others_order() -> None:
@@ -162,7 +163,8 @@ def test_a_run_resumes_before_at_and_after_a_change_of_phase(
 
 
 def check_resumed(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch, at: int = 3, **changes: Any) -> None:
-    from manyheads import resume, training
+    from manyheads import resume
+    from manyheads.combine.backward import Backward
 
     checkpoint = {"every_steps": 1}
     straight = train(load_recipe(toy_recipe(name="straight", checkpoint=checkpoint, **changes)), quiet=True)
@@ -170,7 +172,7 @@ def check_resumed(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch, at: in
     class Killed(Exception):
         pass
 
-    real = training.backward
+    real = Backward.step
 
     def killed(*given: Any, **more: Any) -> Any:
         killed.calls += 1  # type: ignore[attr-defined]
@@ -181,7 +183,7 @@ def check_resumed(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch, at: in
     killed.calls = 0  # type: ignore[attr-defined]
     recipe = load_recipe(toy_recipe(name="cut", checkpoint=checkpoint, **changes))
     with monkeypatch.context() as patch:
-        patch.setattr(training, "backward", killed)
+        patch.setattr(Backward, "step", killed)
         with pytest.raises(Killed):
             train(recipe, quiet=True)
     resume(recipe.folder, quiet=True)
@@ -190,7 +192,7 @@ def check_resumed(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch, at: in
     for key, tensor in one.items():
         assert torch.equal(tensor, other[key]), key
     for first, second in zip(log_of(straight.folder), log_of(recipe.folder), strict=True):
-        assert {**first, "seconds": 0} == {**second, "seconds": 0}
+        assert {**first, "seconds": 0, "took": 0} == {**second, "seconds": 0, "took": 0}
 
 
 # --- from the command line -------------------------------------------------------------------------------------

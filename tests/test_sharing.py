@@ -16,8 +16,8 @@ from building import NUMBERS, TWO, a_task, columns, labels_of, toy_inputs, toy_m
 from command import check_refused, manyheads
 from manyheads import Run, load_recipe
 from manyheads.choices import Choice
-from manyheads.combine import Sum
-from manyheads.combine.backward import backward
+from manyheads.combine import Combination, Sum
+from manyheads.combine.backward import Backward
 from manyheads.encoder.bert import Bert
 from manyheads.job import prepare
 from manyheads.model import ManyHeads
@@ -290,7 +290,7 @@ def test_rows_drawn_together_are_encoded_once(
     counted = Tokens(job.model, monkeypatch)
     assert job.model.encoder.draws_dropout
     rounds = job.rounds_of(0)
-    backward(job.model, job.train, rounds, Sum(), 10**6, nullcontext)
+    Backward(job.model, job.train, 10**6, nullcontext).step(rounds, Combination(Sum(list(job.model.tasks))))
     rows = {row for batch in rounds[0] for row in batch.rows.tolist()}
     assert counted.passed == [sum(len(job.train["stars"].inputs(job.model, row)[0].ids) for row in rows)]
     counted.passed.clear()
@@ -364,7 +364,7 @@ def test_rows_drawn_together_are_encoded_once_also_in_several_passes(
     job = prepare(load_recipe(toy_recipe(tasks=star_tasks())), toy_data / "run", Reporter(quiet=True), overwrite=False)
     counted = Tokens(job.model, monkeypatch)
     rounds = job.rounds_of(0)
-    backward(job.model, job.train, rounds, Sum(), tokens, nullcontext)
+    Backward(job.model, job.train, tokens, nullcontext).step(rounds, Combination(Sum(list(job.model.tasks))))
     rows = {row for batch in rounds[0] for row in batch.rows.tolist()}
     assert len(counted.passed) > 1
     assert sum(counted.passed) == sum(len(job.train["stars"].inputs(job.model, row)[0].ids) for row in rows)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.combine import Sum
-from manyheads.combine.backward import NonFiniteLoss, backward, split_passes
+from manyheads.combine import Combination, Sum
+from manyheads.combine.backward import Backward, NonFiniteLoss, split_passes
 from manyheads.encoder import load_encoder
 from manyheads.model import ManyHeads, TaskTokens
 from manyheads.recipe import EncoderSettings
@@ -35,7 +35,7 @@ def gradient(
     model: ManyHeads, data: dict[str, TaskTokens], rounds: list[list[Batch]], tokens: int = 10**9
 ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
     model.zero_grad(set_to_none=True)
-    losses, _ = backward(model, data, rounds, Sum(), tokens, nullcontext)
+    losses = Backward(model, data, tokens, nullcontext).step(rounds, Combination(Sum(list(model.tasks)))).losses
     return {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}, losses
 
 
@@ -99,5 +99,5 @@ def test_a_loss_that_is_not_finite_names_task_and_rows(setting: tuple[ManyHeads,
     with torch.no_grad():
         model.head("near").head.dense.bias.fill_(float("nan"))  # type: ignore[union-attr, operator]
     with pytest.raises(NonFiniteLoss) as fault:
-        backward(model, data, [[MOOD, NEAR]], Sum(), 10**9, nullcontext)
+        gradient(model, data, [[MOOD, NEAR]])
     assert (fault.value.task, fault.value.rows) == ("near", [1, 4, 2])

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 from torchjd import aggregation
+from torchjd.linalg import QuadprogProjector
 
 from manyheads.combine.base import Aggregator
 from manyheads.errors import UserError
@@ -19,6 +20,8 @@ from manyheads.registry import Count, NotNegative, Positive, register
 class _Weighting(Aggregator):
     """One of torchjd's weightings."""
 
+    scale_free = True  # whether gradients that are all twice as long get the same weights
+
     def __init__(self, tasks: Sequence[str], make: Callable[..., Any], **options: Any) -> None:
         super().__init__(tasks)
         try:
@@ -27,6 +30,9 @@ class _Weighting(Aggregator):
             raise ValueError("it needs a solver that is not installed: pip install 'manyheads[surgery]'.") from None
 
     def forward(self, gramian: Tensor, present: Sequence[str]) -> Tensor:
+        size = gramian.diagonal().mean()
+        if self.scale_free and size > 0:  # torchjd takes gradients shorter than 0.01 for none
+            gramian = gramian / size
         try:
             return self.weighting(gramian)
         except Exception as error:  # whatever a solver raises
@@ -35,6 +41,10 @@ class _Weighting(Aggregator):
                 f"combine.gradients: {name} found no weights for the task gradients of {', '.join(present)}: {error}.\n"
                 f"Their inner products: {gramian.tolist()}. Try 'pcgrad', which needs no solver."
             ) from None
+
+
+def _projector() -> QuadprogProjector:
+    return QuadprogProjector(reg_eps=1e-6)  # the Gramian's own rounding; torchjd's 1e-4 would be seen in the weights
 
 
 @register("aggregators", "pcgrad", paper="C, D")
@@ -74,7 +84,7 @@ class UPGrad(_Weighting):
     """
 
     def __init__(self, tasks: Sequence[str]) -> None:
-        super().__init__(tasks, aggregation.UPGradWeighting)
+        super().__init__(tasks, lambda: aggregation.UPGradWeighting(projector=_projector()))
 
 
 @register("aggregators", "dualproj")
@@ -85,7 +95,7 @@ class DualProj(_Weighting):
     """
 
     def __init__(self, tasks: Sequence[str]) -> None:
-        super().__init__(tasks, aggregation.DualProjWeighting)
+        super().__init__(tasks, lambda: aggregation.DualProjWeighting(projector=_projector()))
 
 
 @register("aggregators", "cagrad")
@@ -128,6 +138,8 @@ class FairGrad(_Weighting):
 
     "Fair Resource Allocation in Multi-Task Learning" (2024).
     """
+
+    scale_free = False
 
     def __init__(self, tasks: Sequence[str], *, alpha: Positive = 1.0, iterations: Count | None = None) -> None:
         super().__init__(tasks, aggregation.FairGradWeighting, alpha=alpha, max_iters=iterations)
