@@ -300,7 +300,7 @@ def test_a_missing_solver_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ImportError("no cvxpy")
 
     monkeypatch.setattr(aggregation, "CAGradWeighting", missing)
-    with pytest.raises(ValueError, match=r"it needs a solver that is not installed: pip install 'manyheads\[surgery\]'"):
+    with pytest.raises(ValueError, match=r"needs a solver that is not installed: pip install 'manyheads\[surgery\]'"):
         build("cagrad")
 
 
