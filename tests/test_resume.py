@@ -71,7 +71,7 @@ def fingerprint(folder: Path) -> dict[str, Any]:
     files = [*folder.glob("best*/*.safetensors"), *sorted(folder.glob("checkpoints/step-*"))[-1].glob("*.safetensors")]
     sums = {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    steps = [{key: value for key, value in one.items() if key != "seconds"} for one in log]
+    steps = [{key: value for key, value in one.items() if key not in ("seconds", "took")} for one in log]
     metrics = {key: one for key, one in json.loads((folder / "metrics.json").read_text()).items() if key != "seconds"}
     predictions = {file.name: file.read_text() for file in (folder / "predictions").iterdir()}
     return {"sums": sums, "log": steps, "metrics": metrics, "predictions": predictions}
@@ -190,12 +190,19 @@ ORDERS = {
     "capped": "sampler={name: capped, repeats: 2}",
     "staggered": "sampler=staggered",
     "phases": f"phases={PHASES}",
+    "learnt weights and surgery": "combine={name: pcgrad, losses: {name: uncertainty, rate: 0.05}}",
+    "weights and surgery with a memory": "combine={name: gradvac, losses: {name: dynamic-weights, every: 3}}",
+    "random weights, in phases": (
+        "phases=[{combine: {name: random-weights}, epochs: 2}, {combine: {name: liebel-korner, rate: 0.1}, epochs: 2}]"
+    ),
+    "weights that depend on losses": "combine=geometric-mean",
 }
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_killed_in_the_middle_of_an_epoch_of_every_family_of_samplers(order: str, folder: Path, run: Path) -> None:
-    words = (ORDERS[order], "tasks.mood.patience=2", "evaluate.every_steps=5")
+def test_killed_in_the_middle_of_an_epoch_of_every_order_and_combination(order: str, folder: Path, run: Path) -> None:
+    more = ("training.tokens_per_pass=30", "training.conflicts=0.3")  # several passes a step
+    words = (ORDERS[order], "tasks.mood.patience=2", "evaluate.every_steps=5", *more)
     left = folder / "runs" / "left-alone"
     assert manyheads("train", folder / "recipe.yaml", "name=left-alone", "--overwrite", "-q", *words).returncode == 0
     command = start(*train_words(folder), *words)

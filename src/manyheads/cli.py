@@ -158,6 +158,20 @@ def parts(
 
 
 @app.command()
+def conflicts(run: RunArgument, as_json: AsJson = False) -> None:
+    """Which tasks' gradients agree or fight in a run, where in the encoder, and what to do about it."""
+    from manyheads.conflict_report import conflict_table, describe_conflicts, read_conflicts
+    from manyheads.run import Run
+
+    found = read_conflicts(Run(run))
+    if as_json:
+        _print_json(found.to_json())
+        return
+    _print_table(conflict_table(found), False)
+    print("\n" + "\n".join(describe_conflicts(found)))
+
+
+@app.command()
 def plan(
     recipe: RecipeArgument,
     overrides: Overrides = None,

@@ -60,6 +60,11 @@ class Run:
             raise UserError(f"{self.folder}: no model '{self.model_name}'.{nearest(self.model_name, there)}")
         return load_model(folder)
 
+    def log(self) -> list[dict[str, Any]]:
+        """The records of log.jsonl so far; the run may still write it."""
+        lines = (self.folder / "log.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
     @property
     def model(self) -> ManyHeads:
         return self.loaded[0]

@@ -16,7 +16,7 @@ from manyheads.combine import Aggregator, Combination, Sum
 from manyheads.combine.backward import Backward, Step
 from manyheads.combine.task_gradients import layer_group, shared_parameters
 from manyheads.model import ManyHeads
-from manyheads.registry import find
+from manyheads.registry import Part, find, parts
 from manyheads.sampling import Batch
 from manyheads.tasks import Task
 
@@ -284,6 +284,23 @@ def test_bfloat16_autocast_with_layer_norms(toy_encoder: Path) -> None:
     assert near.dtype == torch.float32
     assert 0 < (near - exact).norm() < 0.2 * exact.norm()
     assert set(done.gramians) == {"embeddings", "layer 1", "layer 2"}
+
+
+@pytest.mark.parametrize("part", [*parts("scalarizers"), *parts("aggregators")], ids=lambda part: part.name)
+def test_every_combination_learns_a_fixed_batch(part: Part, toy_encoder: Path) -> None:
+    """Each of the three losses falls: what is put into .grad goes down for all of them."""
+    model, data = setting(toy_encoder, double=False)
+    how = combination(None, part.name) if part.family == "scalarizers" else combination(part.name)
+    optimizer = torch.optim.AdamW([*model.parameters(), *how.parameters()], lr=3e-3)
+    backward = Backward(model, data, 10**9, nullcontext)
+    losses = []
+    for step in range(20):
+        optimizer.zero_grad()
+        losses.append(backward.step([ROUND], how, (0, step)).losses)
+        how.scalarizer.observe(losses[-1])
+        optimizer.step()
+    for task in NAMES:
+        assert losses[-1][task] < 0.7 * losses[0][task], f"{task}: {losses[0][task]:.3f} → {losses[-1][task]:.3f}"
 
 
 # --- tasks that are missing, frozen, alone ---------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 from torchjd import aggregation
 from torchjd.linalg import QuadprogProjector
@@ -20,8 +21,6 @@ from manyheads.registry import Count, NotNegative, Positive, register
 class _Weighting(Aggregator):
     """One of torchjd's weightings."""
 
-    scale_free = True  # whether gradients that are all twice as long get the same weights
-
     def __init__(self, tasks: Sequence[str], make: Callable[..., Any], **options: Any) -> None:
         super().__init__(tasks)
         try:
@@ -29,12 +28,16 @@ class _Weighting(Aggregator):
         except ImportError:
             raise ValueError("it needs a solver that is not installed: pip install 'manyheads[surgery]'.") from None
 
+    def scale(self, size: Tensor) -> Tensor:
+        """What the weights of a Gramian are multiplied with where all of it is `size` times as large."""
+        return torch.ones_like(size)
+
     def forward(self, gramian: Tensor, present: Sequence[str]) -> Tensor:
         size = gramian.diagonal().mean()
-        if self.scale_free and size > 0:  # torchjd takes gradients shorter than 0.01 for none
-            gramian = gramian / size
-        try:
-            return self.weighting(gramian)
+        if not size > 0:
+            return torch.ones_like(gramian[0])
+        try:  # of a Gramian of size 1: torchjd takes gradients shorter than 0.01 for none, or its solvers do not end
+            return self.scale(size) * self.weighting(gramian / size)
         except Exception as error:  # whatever a solver raises
             name = type(self).__name__
             raise UserError(
@@ -139,7 +142,9 @@ class FairGrad(_Weighting):
     "Fair Resource Allocation in Multi-Task Learning" (2024).
     """
 
-    scale_free = False
-
     def __init__(self, tasks: Sequence[str], *, alpha: Positive = 1.0, iterations: Count | None = None) -> None:
         super().__init__(tasks, aggregation.FairGradWeighting, alpha=alpha, max_iters=iterations)
+        self.alpha = alpha
+
+    def scale(self, size: Tensor) -> Tensor:
+        return size ** (-self.alpha / (self.alpha + 1))  # s·G·w = w^(−1/α) has the solution of G, times this

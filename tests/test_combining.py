@@ -1,0 +1,280 @@
+"""Combinations from the command line: trained, logged, refused, resumed; and how tasks' conflicts are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from command import check_refused, manyheads
+from manyheads import train
+from manyheads.conflict_report import Agreement, Conflicts, conflict_table, describe_conflicts, read_conflicts
+from manyheads.recipe_file import load_recipe
+from manyheads.run import Run
+
+ToyRecipe = Callable[..., dict[str, Any]]
+RecipeFile = Callable[..., Path]
+
+
+def log_of(run: Path, event: str = "step") -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return [one for one in records if one["event"] == event]
+
+
+def last_checkpoint(run: Path, file: str) -> dict[str, torch.Tensor]:
+    return load_file(sorted((run / "checkpoints").glob("step-*"))[-1] / file)
+
+
+# --- trained ---------------------------------------------------------------------------------------------------
+
+
+def test_weights_are_learnt_logged_and_kept(toy_recipe: ToyRecipe) -> None:
+    combine = {"losses": {"name": "uncertainty", "rate": 0.05}, "gradients": "pcgrad"}
+    run = train(load_recipe(toy_recipe(combine=combine)), quiet=True)
+    steps = log_of(run.folder)
+    curves = {task: [record["weights"][task] for record in steps if "weights" in record] for task in ("mood", "near")}
+    assert curves["mood"][-1] < 0.9, "a loss above 1 gets less weight"
+    assert all(record["surgery"].keys() == {"mood", "near"} for record in steps)
+    kept = last_checkpoint(run.folder, "combine.safetensors")
+    w = kept["1.scalarizer.w.mood-weight"]
+    assert torch.exp(-w).item() == pytest.approx(curves["mood"][-1], abs=0.05)
+    moments = last_checkpoint(run.folder, "optimizer.safetensors")
+    assert "combine.1.scalarizer.w.mood-weight|exp_avg" in moments
+
+
+def test_own_rate_of_the_weights_warms_up_and_falls_with_the_schedule(toy_recipe: ToyRecipe) -> None:
+    """AdamW's first step moves w by its rate: 0.5 times the warm-up's factor."""
+    training = {"epochs": 1, "max_steps": 1, "batch_size": 8, "learning_rate": 1e-9, "warmup": 0.0}
+    combine = {"name": "uncertainty", "rate": 0.5}
+    run = train(load_recipe(toy_recipe(combine=combine, training=training)), quiet=True)
+    kept = last_checkpoint(run.folder, "combine.safetensors")
+    losses = log_of(run.folder)[0]["loss"]
+    for task, loss in losses.items():
+        assert kept[f"1.scalarizer.w.{task}-weight"].item() == pytest.approx(0.5 if loss > 1 else -0.5, rel=1e-3)
+
+
+def test_a_combination_goes_on_through_phases_and_a_phase_may_have_its_own(toy_recipe: ToyRecipe) -> None:
+    phases = [
+        {"epochs": 1},
+        {"epochs": 1, "combine": {"losses": "liebel-korner", "gradients": "mgda"}},
+        {"epochs": 1},
+    ]
+    combine = {"name": "uncertainty", "rate": 0.05}
+    run = train(load_recipe(toy_recipe(combine=combine, phases=phases)), quiet=True)
+    kept = last_checkpoint(run.folder, "combine.safetensors")
+    assert {key.split(".")[0] for key in kept} == {"1", "2"}, "the third phase goes on with the first one's weights"
+    steps = log_of(run.folder)
+    starts = [number for number, record in enumerate(steps) if "phase" in record]
+    assert [steps[number].get("surgery") is not None for number in starts] == [False, True, False]
+    assert steps[starts[1]]["weights"] == pytest.approx({"mood": 0.5, "near": 0.5})
+    before, after = (steps[number]["weights"]["mood"] for number in (starts[1] - 1, starts[2]))
+    assert after == pytest.approx(before, abs=0.05)
+    assert after != 1
+
+
+def test_layer_factors_of_a_task(toy_recipe: ToyRecipe) -> None:
+    """Paper A's reading: nothing that the one task sends reaches layer 1, so with it alone the layer only decays."""
+    tasks = {"mood": {"train": "mood.csv", "layer_factors": {"layers": [2], "others": 0.0}}}
+    training = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "weight_decay": 0.0}
+    run = train(load_recipe(toy_recipe(tasks=tasks, training=training)), quiet=True)
+    start = load_file(Path(run.recipe.encoder.name) / "model.safetensors")
+    end = load_file(run.folder / "best" / "model.safetensors")
+    for name, tensor in end.items():
+        if ".layer.0." in name:
+            assert torch.equal(tensor, start[name]), name
+    assert not torch.equal(end["encoder.layer.1.output.dense.weight"], start["encoder.layer.1.output.dense.weight"])
+
+
+# --- refused -----------------------------------------------------------------------------------------------------
+
+
+REFUSED: list[tuple[dict[str, Any], list[str]]] = [
+    ({"combine": "pcgard"}, ["combine: unknown scalarizer or aggregator 'pcgard'. Did you mean 'pcgrad'?"]),
+    ({"combine": {"losses": "pcgrad"}}, ["combine.losses: unknown scalarizer 'pcgrad'"]),
+    (
+        {"combine": {"losses": "geometric-mean", "gradients": "mgda"}},
+        ["combine: 'geometric-mean' weighs tasks by the size of their losses, 'mgda' by their gradients; they cannot"],
+    ),
+    (
+        {"combine": {"name": "fixed", "weights": {"moood": 2}}},
+        ["combine: losses: 'fixed': 'weights': no task 'moood'. Did you mean 'mood'? Known: mood, near."],
+    ),
+    ({"combine": {"name": "liebel-korner", "only": ["sst"]}}, ["'liebel-korner': 'only': no task 'sst'"]),
+    ({"combine": {"name": "uncertainty", "rate": 0}}, ["combine.losses: option 'rate' of 'uncertainty'"]),
+    ({"combine": {"name": "pcgrad", "reduction": "max"}}, ["combine.gradients: option 'reduction' of 'pcgrad'"]),
+    ({"combine": {"layers": [1]}}, ["combine: 'layers' says where gradients are changed; name in 'gradients' what"]),
+    ({"combine": {"name": "pcgrad", "layers": [9]}}, ["combine.layers: layers are 1 to 2 here", "found [9]"]),
+    ({"combine": {"name": "pcgrad", "gradients": "mgda"}}, ["'pcgrad' stands for 'gradients', which is given as well"]),
+    ({"combine": {"losses": "sum", "gradient": "mgda"}}, ["combine.gradient: unknown key. Did you mean 'gradients'?"]),
+    ({"phases": [{"combine": {"name": "fixed", "weights": {"x": 1}}}]}, ["phases: phase 1: combine: losses: 'fixed'"]),
+    (
+        {"tasks": {"mood": {"train": "mood.csv", "layer_factors": {"layers": [3]}}}},
+        ["tasks.mood.layer_factors.layers: layers are 1 to 2 here", "found [3]"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "messages"), REFUSED, ids=[one[1][0][:50] for one in REFUSED])
+def test_refused_before_anything_is_written(
+    changes: dict[str, Any], messages: list[str], recipe_file: RecipeFile, toy_data: Path
+) -> None:
+    check_refused(manyheads("train", recipe_file(**changes)), "recipe.yaml:", *messages)
+    assert not (toy_data / "runs").exists()
+
+
+def test_short_forms_and_overrides(recipe_file: RecipeFile) -> None:
+    plain = load_recipe(recipe_file(combine="pcgrad"), {"combine.losses": "uncertainty", "combine.losses.rate": 0.1})
+    assert plain.combine.gradients is not None
+    assert plain.combine.gradients.name == "pcgrad"
+    assert plain.combine.losses.model_dump() == {"name": "uncertainty", "options": {"rate": 0.1}}
+    long = load_recipe(
+        recipe_file(), {"combine": {"name": "pcgrad", "reduction": "mean", "layers": [1], "copies": "bf16"}}
+    )
+    assert long.combine.gradients is not None
+    assert long.combine.gradients.options == {"reduction": "mean"}
+    assert (long.combine.layers, long.combine.copies) == ([1], "bf16")
+    assert load_recipe(yaml.safe_load(long.to_yaml())).combine == long.combine, "as a run folder keeps it"
+
+
+# --- conflicts ---------------------------------------------------------------------------------------------------
+
+
+def test_measuring_changes_nothing_and_keeps_its_share(toy_recipe: ToyRecipe) -> None:
+    settings = {"epochs": 6, "batch_size": 4, "learning_rate": 1e-3}
+    runs = {
+        share: train(
+            load_recipe(toy_recipe(name=f"share-{share}", training={**settings, "conflicts": share})), quiet=True
+        )
+        for share in (0.0, 0.1, 1.0)
+    }
+    expected = last_checkpoint(runs[0.0].folder, "model.safetensors")
+    for share, run in runs.items():
+        for name, tensor in last_checkpoint(run.folder, "model.safetensors").items():
+            assert torch.equal(tensor, expected[name]), f"{share} {name}"
+    steps = len(log_of(runs[0.0].folder))
+    assert not log_of(runs[0.0].folder, "conflicts")
+    assert len(log_of(runs[1.0].folder, "conflicts")) == steps
+    assert steps * 0.1 - 1.5 < len(log_of(runs[0.1].folder, "conflicts")) <= steps * 0.1
+    state = json.loads((sorted((runs[0.1].folder / "checkpoints").iterdir())[-1] / "state.json").read_text())
+    progress = state["progress"]
+    assert progress["measured"] <= 0.1 * sum(progress["examples"].values())
+
+
+def test_an_aggregators_gradients_are_measured_for_nothing(toy_recipe: ToyRecipe) -> None:
+    training = {"epochs": 1, "batch_size": 8, "conflicts": 1.0}
+    run = train(load_recipe(toy_recipe(combine="pcgrad", training=training)), quiet=True)
+    records = log_of(run.folder, "conflicts")
+    assert records
+    assert all(one["took"] == 0 for one in records)
+    assert set(records[0]["norms"]) == {"embeddings", "layer 1", "layer 2"}
+    told = describe_conflicts(read_conflicts(Run(run.folder)))
+    assert "at a cost of no extra time" in told[0]
+    assert "PCGrad, which this run uses, moved the summed step in" in told[-1]
+
+
+@pytest.mark.parametrize("sampler", ["proportional", "sequential"])
+def test_rounds_with_one_task_are_measured_with_batches_of_the_others(sampler: str, toy_recipe: ToyRecipe) -> None:
+    training = {"epochs": 1, "batch_size": 8, "conflicts": 1.0}
+    for combine in ("sum", "pcgrad"):
+        recipe = toy_recipe(name=f"{sampler}-{combine}", sampler=sampler, combine=combine, training=training)
+        run = train(load_recipe(recipe), quiet=True)
+        steps, records = log_of(run.folder), log_of(run.folder, "conflicts")
+        assert all(len(one["loss"]) == 1 for one in steps)
+        assert len(steps) * 0.4 < len(records) < len(steps), "two tasks cost more than the step's one"
+        assert all(sorted(one["tasks"]) == ["mood", "near"] for one in records)
+
+
+def test_the_command_says_what_was_measured(recipe_file: RecipeFile, toy_data: Path) -> None:
+    file = recipe_file(training={"epochs": 4, "batch_size": 8, "conflicts": 0.5})
+    assert manyheads("train", file, "-q").returncode == 0
+    result = manyheads("conflicts", toy_data / "runs" / "toy")
+    assert result.returncode == 0, result.stderr
+    for expected in (
+        "mood – near",
+        "all shared",
+        "embeddings",
+        "layer 2",
+        "steps measured",
+        "of the training",
+        "PCGrad would",
+    ):
+        assert expected in result.stdout
+    found = json.loads(manyheads("conflicts", toy_data / "runs" / "toy", "--json").stdout)
+    assert found["pairs"]["mood – near"]["layer 1"].keys() == {"steps", "cosine", "error", "against", "ratio"}
+    # from the log, by hand
+    records = log_of(toy_data / "runs" / "toy", "conflicts")
+    cosines = [one["cosines"]["layer 1"][0] for one in records]
+    assert found["pairs"]["mood – near"]["layer 1"]["cosine"] == pytest.approx(sum(cosines) / len(cosines))
+    assert found["steps"] == [one["step"] for one in records]
+
+
+def test_where_nothing_was_measured_the_command_says_why(recipe_file: RecipeFile, toy_data: Path) -> None:
+    run = toy_data / "runs" / "toy"
+    assert manyheads("train", recipe_file(), "-q").returncode == 0
+    check_refused(manyheads("conflicts", run), "its 10 steps are too few to spend 2% of them on it")
+    assert manyheads("train", recipe_file(), "-q", "--overwrite", "training.conflicts=0").returncode == 0
+    check_refused(manyheads("conflicts", run), "training.conflicts is 0; train with")
+    alone = recipe_file(tasks={"mood": {"train": "mood.csv"}})
+    assert manyheads("train", alone, "-q", "--overwrite").returncode == 0
+    check_refused(manyheads("conflicts", run), "no conflicts were measured: it has one task.")
+    check_refused(manyheads("conflicts", toy_data), "not a run folder")
+
+
+def conflicts(cosine: float, error: float | None, ratio: float = 1.0, change: float = 0.0, **more: Any) -> Conflicts:
+    groups = {
+        "all shared": Agreement(20, cosine, error, 0.8, ratio),
+        "layer 1": Agreement(20, cosine - 0.1, 0.01, 0.9, 1),
+    }
+    settings = {"steps": [25, 75], "took": 2.0, "training": 100.0, "change": change, "often": 0.5}
+    combination = {"losses": "sum", "gradients": None}
+    return Conflicts(pairs={"a – b": groups}, **{**settings, "combination": combination, **more})  # type: ignore[arg-type]
+
+
+def test_words_follow_the_figures() -> None:
+    told = describe_conflicts(conflicts(-0.2, 0.05))
+    assert "at a cost of 2 s, 2.0% of the training" in told[0]
+    assert told[1] == "a and b pull against each other (cosine -0.20, in 80% of the steps), most in layer 1 (-0.30)."
+    assert (
+        describe_conflicts(conflicts(0.3, 0.05))[1]
+        == "a and b help each other (cosine +0.30), most in layer 1 (+0.20)."
+    )
+    unsure = describe_conflicts(conflicts(-0.08, 0.05))[1]
+    assert unsure == (
+        "a and b neither help nor hinder each other (cosine -0.08), though they pull against each other in layer 1."
+    )
+    assert "neither help nor hinder" in describe_conflicts(conflicts(-0.5, None))[1], "one step proves nothing"
+    assert any(
+        "b sends gradients 4.0 times as long as a's" in one for one in describe_conflicts(conflicts(0.3, 0.05, 0.25))
+    )
+    assert not any("as long as" in one for one in describe_conflicts(conflicts(0.3, 0.05, 0.5)))
+    assert "worth a trial" in describe_conflicts(conflicts(-0.2, 0.05, change=0.2))[-1]
+    assert "little to expect" in describe_conflicts(conflicts(-0.2, 0.05, change=0.01))[-1]
+    assert conflict_table(conflicts(-0.2, None))[0] == {"": "all shared", "a – b": "-0.20, 80% against"}
+
+
+def test_what_surgery_would_have_changed_is_worked_out_from_the_log(toy_recipe: ToyRecipe) -> None:
+    """Two gradients of length 1 and 2 with cosine −½: p₁ = g₁ + ¼·g₂, p₂ = g₂ + 1·g₁; Σp − Σg = g₁ + ¼·g₂."""
+    run = train(load_recipe(toy_recipe()), quiet=True)
+    record = {
+        "event": "conflicts",
+        "tasks": ["mood", "near"],
+        "norms": {"layer 1": [1.0, 2.0]},
+        "cosines": {"layer 1": [-0.5]},
+        "took": 0.5,
+        "step": 3,
+        "epoch": 1,
+        "seconds": 1.0,
+    }
+    with (run.folder / "log.jsonl").open("a") as file:
+        file.write(json.dumps(record) + "\n" + '{"event": "st')  # a line that is being written
+    found = read_conflicts(Run(run.folder))
+    moved, whole = 1 + 4 / 16 - 2 * 0.25, 1 + 4 - 2
+    assert found.change == pytest.approx((moved / whole) ** 0.5)
+    assert (found.often, found.steps, found.took) == (1.0, [3], 0.5)
+    assert found.pairs["mood – near"]["all shared"] == Agreement(1, -0.5, None, 1.0, 0.5)
