@@ -18,7 +18,7 @@ from manyheads.recipe import Recipe
 from manyheads.registry import parts
 
 ROOT = Path(__file__).resolve().parents[1]
-FAMILY_PAGES = ("sampling", "encodings", "pooling", "heads", "losses", "metrics")
+FAMILY_PAGES = ("sampling", "encodings", "pooling", "heads", "losses", "combining", "metrics")
 FILES = ("README.md", "docs/recipe.md", *(f"docs/{name}.md" for name in FAMILY_PAGES))
 
 
@@ -77,7 +77,17 @@ BLOCKS = {
     "keys": keys_table,
     **{
         family: partial(family_table, family)
-        for family in ("samplers", "encodings", "pooling", "heads", "outputs", "losses", "metrics")
+        for family in (
+            "samplers",
+            "encodings",
+            "pooling",
+            "heads",
+            "outputs",
+            "losses",
+            "scalarizers",
+            "aggregators",
+            "metrics",
+        )
     },
 }
 

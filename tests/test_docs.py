@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,16 @@ def test_add_my_own_head_or_loss_as_the_page_says(toy_encoder: Path, tmp_path: P
     assert float(answer.stdout) == float(answer.stdout)
 
 
+def test_a_combination_of_my_own_as_the_page_says(recipe_file: Callable[..., Path], toy_data: Path) -> None:
+    (toy_data / "mine.py").write_text(blocks("combining.md", "python")[0])
+    for name in ("squares", "unit-length"):
+        file = recipe_file(imports=["mine.py"], combine=name, name=name)
+        result = manyheads("train", file)
+        assert result.returncode == 0, result.stderr
+        assert "(scalarizers/squares, aggregators/unit-length)" in result.stderr
+    assert "gradients by unit-length: 2 copies of the shared gradient" in result.stderr
+
+
 def test_pictures_of_samplers_are_up_to_date() -> None:
     drawn = runpy.run_path(str(ROOT / "docs" / "draw_samplers.py"))
     page = (ROOT / "docs" / "sampling.md").read_text(encoding="utf-8")
@@ -101,9 +112,9 @@ def test_pictures_of_samplers_are_up_to_date() -> None:
         assert f"(samplers/{part.name}.svg)" in page
 
 
-@pytest.mark.parametrize("page", ["encodings.md", "pooling.md", "heads.md", "losses.md", "tasks.md"])
+@pytest.mark.parametrize("page", ["encodings.md", "pooling.md", "heads.md", "losses.md", "combining.md", "tasks.md"])
 def test_recipes_on_the_pages_are_valid(page: str) -> None:
     found = blocks(page, "yaml")
     assert found
     for text in found:
-        load_recipe(yaml.safe_load(text))
+        load_recipe({"tasks": {"sst": {"train": "sst.csv"}}, **yaml.safe_load(text)})

@@ -131,3 +131,53 @@ def test_fewer_processes_than_asked_for_and_coupled_losses_are_refused(
     assert coupled.returncode != 0
     assert "'cosent' compares the examples of a batch, which several processes would cut up" in coupled.stderr
     assert not (toy_data / "runs").exists()
+
+
+SURGERY = {
+    "pcgrad": {"losses": {"name": "uncertainty", "rate": 0.05}, "gradients": "pcgrad"},
+    "gradvac": {"losses": {"name": "dynamic-weights", "every": 2}, "gradients": "gradvac"},
+    "geometric mean": "geometric-mean",
+    "random weights": "random-weights",
+}
+
+
+@pytest.mark.parametrize("how", SURGERY)
+def test_a_three_way_conflict_is_settled_alike_in_two_processes(
+    how: str, recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path
+) -> None:
+    """Three tasks with one head see the same sentences and want a class each: every pair of gradients conflicts."""
+    for number in range(3):
+        rows = [f"the {'film book meal hotel'.split()[i % 4]} was {i},{number}" for i in range(21)]  # noqa: SIM905
+        (toy_data / f"want{number}.csv").write_text("sentence,label\n" + "\n".join(rows) + "\n")
+    same = {"labels": ["0", "1", "2"], "dev": "mixed.csv", "batch_size": 5}
+    (toy_data / "mixed.csv").write_text("sentence,label\n" + "".join(f"the cat runs {i},{i % 3}\n" for i in range(9)))
+    file = recipe_file(
+        encoder={"name": str(toy_encoder), **STILL},
+        tasks={
+            "first": {"train": "want0.csv", "head": {"dropout": 0}, **same},
+            "second": {"train": "want1.csv", "head_of": "first", **same},
+            "third": {"train": "want2.csv", "head_of": "first", **same},
+        },
+        combine=SURGERY[how],
+        training={"epochs": 1, "accumulate": 2, "learning_rate": 1e-3, "conflicts": 1.0, "tokens_per_pass": 30},
+    )
+    alone = manyheads("train", file, "name=alone", "--quiet")
+    assert alone.returncode == 0, alone.stderr
+    both = torchrun("train", file, "name=both")
+    assert both.returncode == 0, both.stderr
+    one, two = toy_data / "runs" / "alone", toy_data / "runs" / "both"
+    measured = log_of(one, "conflicts")
+    assert all(cosine < 0 for cosine in measured[0]["cosines"]["shared heads"]), "all three pairs conflict"
+    for first, second in zip(log_of(one, "step"), log_of(two, "step"), strict=True):
+        assert first["loss"] == pytest.approx(second["loss"], rel=1e-4)
+        for key in ("weights", "surgery"):
+            assert first.get(key, {}) == pytest.approx(second.get(key, {}), rel=1e-3)
+    for first, second in zip(measured, log_of(two, "conflicts"), strict=True):
+        for group, norms in first["norms"].items():
+            assert norms == pytest.approx(second["norms"][group], rel=1e-3)
+    for file_name in ("model.safetensors", "combine.safetensors"):
+        folders = [sorted((run / "checkpoints").glob("step-*"))[-1] for run in (one, two)]
+        expected, found = (load_file(folder / file_name) for folder in folders)
+        assert expected.keys() == found.keys()
+        for name, tensor in expected.items():
+            assert torch.allclose(tensor, found[name], atol=5e-5), name

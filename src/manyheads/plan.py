@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from manyheads.announce import describe_combination
 from manyheads.job import TrainingJob, assemble
 from manyheads.predict import predict_tasks
 from manyheads.progress import Reporter, duration
@@ -74,6 +75,7 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
             "sampler": (phase.settings.sampler or recipe.sampler).name,
             "trains": str(phase.settings.train),
             "rate": phase.peak,
+            "combines": describe_combination(job, phase),
             "an epoch": phase.sampler.meaning,
         }
         for phase in job.schedule.phases
@@ -189,7 +191,8 @@ def describe_plan(plan: Plan) -> str:
     """The sentences below the table."""
     lines = [
         f"phase {one['phase']}: {one['steps']:,} steps, {one['epochs']} epoch{'s' if one['epochs'] > 1 else ''}, "
-        f"{one['rounds per epoch']:,} rounds each, {one['sampler']}, trains {one['trains']}, rate {one['rate']:g}. "
+        f"{one['rounds per epoch']:,} rounds each, {one['sampler']}, trains {one['trains']}, rate {one['rate']:g}, "
+        f"{one['combines']}. "
         f"{one['an epoch']}"
         for one in plan.phases
     ]

@@ -1,0 +1,67 @@
+"""What benchmarks share: rivals timed in turns, so that a noisy machine slows all of them alike; and tables."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import platform
+import re
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+
+
+def time_in_turns(rivals: Mapping[str, Callable[[int], None]], turns: int, warm_up: int = 3) -> dict[str, list[float]]:
+    """Seconds of every rival in every turn; a turn runs each of them once on the same step's batches."""
+    taken: dict[str, list[float]] = {name: [] for name in rivals}
+    for turn in range(-warm_up, turns):
+        for name, run in rivals.items():
+            began = time.perf_counter()
+            run(turn + warm_up)
+            if turn >= 0:
+                taken[name].append(time.perf_counter() - began)
+    return taken
+
+
+def ratio(taken: dict[str, list[float]], one: str, other: str) -> str:
+    """Median over turns of how many times as long `one` takes, with the quartiles."""
+    ratios = [a / b for a, b in zip(taken[one], taken[other], strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return f"{middle:.2f} ({low:.2f}–{high:.2f})"
+
+
+def peak_memory(run: Callable[[int], None], steps: int = 2) -> float:
+    """By how many megabytes a step raises this process's memory at its peak, over what it holds between steps."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = _memory("VmRSS")
+    for step in range(steps):
+        run(step)
+    return (_memory("VmHWM") - before) / 1000
+
+
+def _memory(key: str) -> float:
+    found = re.search(rf"{key}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found
+    return float(found[1]) * 1.024
+
+
+def machine() -> str:
+    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "torchjd"))
+    return f"{os.cpu_count()} cores ({platform.machine()}), {torch.get_num_threads()} threads, {packages}, float32"
+
+
+def write_block(name: str, lines: list[str]) -> None:
+    """Put lines between <!-- name --> and <!-- end name --> of docs/benchmarks.md."""
+    text = PAGE.read_text(encoding="utf-8")
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.S)
+    assert pattern.search(text), f"docs/benchmarks.md has no block {name}"
+    PAGE.write_text(pattern.sub(lambda found: found[1] + "\n".join(lines) + "\n" + found[2], text), encoding="utf-8")

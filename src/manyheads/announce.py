@@ -1,0 +1,90 @@
+"""What a run says of itself before it starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from manyheads.combine.task_gradients import shared_parameters
+from manyheads.schedule import Phase
+from manyheads.tasks import Task
+from manyheads.training_settings import CombineSettings
+
+if TYPE_CHECKING:
+    from manyheads.job import TrainingJob
+
+LOOKED_AT = 50  # steps, to see whether tasks are drawn together
+
+
+def announce(job: TrainingJob) -> None:
+    """Tasks with their data and parts, what was noted about the data, how long it will train and how."""
+    batch_sizes = job.batch_sizes
+    said: set[Any] = set()
+    for name, task in job.model.tasks.items():
+        parts = ", ".join(part.name for part in (task.encoding, task.pooling, task.head, task.loss))
+        own = f"the head of {task.head_of}" if task.head_of else parts
+        dev = int(job.dev[name].examples.labelled.sum())
+        job.reporter.say(f"task {name}: {task.rows:,} train, {dev:,} dev, batch {batch_sizes[name]} ({own})")
+        job.reporter.say(f"  {_describe_labels(task)}")
+    for names in sorted({data.rows for data in job.train.values() if data.rows}):
+        together = any(_together(job, step, set(names.split("+"))) for step in range(min(job.steps, LOOKED_AT)))
+        drawn = "drawn together and encoded once"
+        if not together:
+            drawn = "but are not drawn together, because of the sampler or different batch sizes"
+        job.reporter.say(f"tasks {names.replace('+', ', ')} read the same rows: {drawn}")
+    for note in job.notes:
+        job.reporter.say(f"note: {note}")
+    ends = job.schedule.epoch_ends
+    cut = "a part of " if job.steps < job.schedule.whole else ""
+    length = f"{job.steps:,} steps, {cut}{len(ends)} epoch{'s' if len(ends) > 1 else ''}"
+    if cut and len(job.recipe.phases or []) > len(job.schedule.phases):
+        length += ", later phases left out by training.max_steps"
+    job.reporter.say(f"{' → '.join(_describe_phases(job))}: {length} → {job.folder}")
+    for meaning in dict.fromkeys(phase.sampler.meaning for phase in job.schedule.phases):
+        job.reporter.say(f"  {meaning}")
+    for phase in job.schedule.phases:
+        settings = phase.settings.combine or job.recipe.combine
+        if settings != CombineSettings() and phase.combination not in said:
+            job.reporter.say(f"  {describe_combination(job, phase)}")
+        said.add(phase.combination)
+
+
+def _describe_phases(job: TrainingJob) -> list[str]:
+    """'batch-round-robin', or with phases 'warm (heads; batch-round-robin)'."""
+    samplers = [(phase, (phase.settings.sampler or job.recipe.sampler).name) for phase in job.schedule.phases]
+    if job.recipe.phases is None:
+        return [sampler for _, sampler in samplers]
+    return [f"{phase.name} ({phase.settings.train}; {sampler})" for phase, sampler in samplers]
+
+
+def _together(job: TrainingJob, step: int, names: set[str]) -> bool:
+    """Whether some round of a step has the same rows for several of these tasks."""
+    for batches in job.schedule.rounds(step):
+        drawn = [batch.rows.tolist() for batch in batches if batch.task in names]
+        if len(drawn) > 1 and drawn[0] == drawn[1]:
+            return True
+    return False
+
+
+def _describe_labels(task: Task) -> str:
+    """'3 classes: no 61 %, maybe 9 %, yes 30 %', or a regression's range and scale."""
+    if task.bounds is not None:
+        return f"regression from {task.bounds[0]:g} to {task.bounds[1]:g}"
+    shares = [
+        f"{name} {count / max(1, task.rows):.0%}" for name, count in zip(task.labels.names, task.counts, strict=True)
+    ]
+    more = f", … {len(shares) - 12} more" if len(shares) > 12 else ""
+    return f"{task.kind}, {len(shares)} classes: {', '.join(shares[:12])}{more}"
+
+
+def describe_combination(job: TrainingJob, phase: Phase) -> str:
+    """'losses by uncertainty, gradients by pcgrad: 3 copies of the shared gradient, 90 MB each'."""
+    settings = phase.settings.combine or job.recipe.combine
+    losses = f"losses by {settings.losses.name}"
+    if settings.gradients is None:
+        return losses
+    chosen = shared_parameters(job.model, settings.layers).values()
+    size = sum(one.numel() for one in chosen) * (2 if settings.copies == "bf16" else 4) / 1e6
+    copies = len(phase.settings.tasks or job.model.tasks)
+    copied = f"{copies} copies of the shared gradient, at most {size:,.0f} MB each"
+    where = f" in layers {', '.join(map(str, settings.layers))}" if settings.layers else ""
+    return f"{losses}, gradients by {settings.gradients.name}{where}: {copied}"

@@ -1,0 +1,54 @@
+"""Rivals in the benchmarks do the same work: where the arithmetic is the same, so is the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from manyheads.job import assemble
+from manyheads.progress import Reporter
+from manyheads.recipe_file import load_recipe
+from manyheads.schedule import set_trainable
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+
+
+def test_all_ways_of_pcgrad_give_the_same_gradient(
+    toy_recipe: Callable[..., dict[str, Any]], toy_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tasks, so that the random order of projections does not matter."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from combine import Ways
+
+    still = {"name": str(toy_encoder), "dropout": 0, "attention_dropout": 0}
+    tasks = {
+        "mood": {"train": "mood.csv", "head": {"dropout": 0}},
+        "near": {"train": "near.tsv", "range": [0, 5], "head": {"dropout": 0}},
+    }
+    job = assemble(load_recipe(toy_recipe(encoder=still, tasks=tasks)), Path("unused"), Reporter(quiet=True))
+    set_trainable(job.model, job.schedule.phases[0])
+    found: dict[str, dict[str, torch.Tensor]] = {}
+
+    class Kept(Ways):
+        def _finish(self) -> None:
+            gradients = {name: one.grad for name, one in job.model.named_parameters() if one.grad is not None}
+            found[now[0]] = {name: one.clone() for name, one in gradients.items()}
+            job.optimizer.zero_grad(set_to_none=True)
+
+    now = [""]
+    conflicting = 0
+    for step in range(job.steps):
+        for way, run in Kept(job).all().items():
+            now[0] = way
+            run(step)
+        conflicting += not torch.allclose(found["sum"]["encoder.layers.0.up.weight"],
+                                          found["pcgrad"]["encoder.layers.0.up.weight"], rtol=1e-3)  # fmt: skip
+        for group in (["sum", "sum, task by task"], [way for way in found if "pcgrad" in way and "bf16" not in way]):
+            for way in group[1:]:
+                for name, gradient in found[group[0]].items():
+                    assert torch.allclose(found[way][name], gradient, atol=1e-5), f"{way}: {name}"
+    assert conflicting, "surgery is seen to act"
