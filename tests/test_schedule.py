@@ -223,7 +223,7 @@ def test_phases_are_said_logged_and_evaluated(recipe_file: Callable[..., Path], 
         ([{"train": [7]}], "phases.1.train: layers are 1 to 2 here, 0 is the embeddings; found [7]."),
         (
             [{}, {"train": "head"}],
-            "phases.2.train: expected 'all', 'heads' or a list of layers such as [0, 11], found 'head'",
+            "phases.2.train: expected 'all', 'heads', 'layers', 'top-N' or a list of layers such as",
         ),
         ([{"sampler": {"name": "batch-round-robin", "until": "x"}}], "phases.1.sampler: 'until' is 'largest'"),
         ([{"epoch": 1}], "phases.1.epoch: unknown key. Did you mean 'epochs'?"),

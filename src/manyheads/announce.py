@@ -53,7 +53,7 @@ def _describe_phases(job: TrainingJob) -> list[str]:
     samplers = [(phase, (phase.settings.sampler or job.recipe.sampler).name) for phase in job.schedule.phases]
     if job.recipe.phases is None:
         return [sampler for _, sampler in samplers]
-    return [f"{phase.name} ({phase.settings.train}; {sampler})" for phase, sampler in samplers]
+    return [f"{phase.name} ({phase.train}; {sampler})" for phase, sampler in samplers]
 
 
 def _together(job: TrainingJob, step: int, names: set[str]) -> bool:

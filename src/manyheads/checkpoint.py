@@ -90,20 +90,20 @@ def save_checkpoint(
     folder: Path,
     step: int,
     model: ManyHeads,
-    combinations: nn.Module,
+    memory: nn.Module,
     optimizer: torch.optim.Optimizer,
     state: dict[str, Any],
 ) -> None:
     """Write checkpoints/step-N and remove all but the one before it."""
-    names = _names(model, combinations, optimizer)
+    names = _names(model, memory, optimizer)
 
     def fill(aside: Path) -> None:
         save_file(
             {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()},
             aside / "model.safetensors",
         )
-        memory = {name: tensor.detach().cpu().contiguous() for name, tensor in combinations.state_dict().items()}
-        save_file(memory, aside / "combine.safetensors")
+        remembered = {name: tensor.detach().cpu().contiguous() for name, tensor in memory.state_dict().items()}
+        save_file(remembered, aside / "memory.safetensors")
         moments = {
             f"{name}|{key}": value.detach().cpu().contiguous()
             for parameter, name in names.items()
@@ -130,29 +130,25 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     return state
 
 
-def load_checkpoint(
-    checkpoint: Path, model: ManyHeads, combinations: nn.Module, optimizer: torch.optim.Optimizer
-) -> None:
+def load_checkpoint(checkpoint: Path, model: ManyHeads, memory: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Put model, task weights and optimizer back exactly where they were. `read_state` has verified the folder."""
     model.load_state_dict(_load(checkpoint / "model.safetensors"))
-    combinations.load_state_dict(_load(checkpoint / "combine.safetensors"))
+    memory.load_state_dict(_load(checkpoint / "memory.safetensors"))
     moments: dict[str, dict[str, Tensor]] = {}
     for key, value in _load(checkpoint / "optimizer.safetensors").items():
         name, _, moment = key.rpartition("|")
         moments.setdefault(name, {})[moment] = value
-    for parameter, name in _names(model, combinations, optimizer).items():
+    for parameter, name in _names(model, memory, optimizer).items():
         if name in moments:
             optimizer.state[parameter] = {
                 key: value if key == "step" else value.to(parameter.device) for key, value in moments[name].items()
             }
 
 
-def _names(
-    model: ManyHeads, combinations: nn.Module, optimizer: torch.optim.Optimizer
-) -> dict[torch.nn.Parameter, str]:
+def _names(model: ManyHeads, memory: nn.Module, optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, str]:
     optimised = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     every = dict(model.named_parameters())
-    every |= {f"combine.{name}": one for name, one in combinations.named_parameters()}
+    every |= {f"memory.{name}": one for name, one in memory.named_parameters()}
     return {parameter: name for name, parameter in every.items() if parameter in optimised}
 
 

@@ -83,4 +83,5 @@ OutputChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "o
 MetricChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "metrics", None)), _dump]
 LossChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "losses", None)), _dump]
 ScalarizerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "scalarizers", "sum")), _dump]
+RegulariserChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "regularisers", None)), _dump]
 OptionalAggregator = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "aggregators", None)), _dump]

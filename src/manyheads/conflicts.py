@@ -68,7 +68,7 @@ def measure_conflicts(job: TrainingJob, phase: Phase, rounds: list[list[Batch]])
     began = time.monotonic()
     seeds = (job.recipe.seed, progress.step)
     wanted = [*rounds, [_some(job, task) for task in absent]]
-    gramians = job.backward.measure(wanted, phase.combination, seeds)
+    gramians = job.backward.measure(wanted, phase.combination, seeds, phase.regularisers)
     order = list(dict.fromkeys(batch.task for one in wanted for batch in one))
     return Measured(order, gramians, time.monotonic() - began) if gramians else None
 

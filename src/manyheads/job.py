@@ -143,7 +143,7 @@ class TrainingJob:
             self.folder / "checkpoints",
             self.progress.step,
             self.model,
-            self.schedule.combinations,
+            self.schedule.memory,
             self.optimizer,
             state,
         )
@@ -274,7 +274,12 @@ def _check_whole_batches(recipe: Recipe, tasks: dict[str, Task], processes: int)
 
 def _check_layers(recipe: Recipe, depth: int) -> None:
     """Refuse layers that this encoder does not have, wherever a recipe names some."""
-    named: dict[tuple[str | int, ...], Any] = {("combine", "layers"): recipe.combine.layers}
+    training = recipe.training
+    named: dict[tuple[str | int, ...], Any] = {
+        ("combine", "layers"): recipe.combine.layers,
+        ("training", "train"): training.train,
+        ("training", "layer_rates", "layers"): training.layer_rates and training.layer_rates.layers,
+    }
     for number, phase in enumerate(recipe.phases or []):
         named["phases", number, "train"] = phase.train
         named["phases", number, "combine", "layers"] = phase.combine and phase.combine.layers
@@ -289,12 +294,7 @@ def _check_layers(recipe: Recipe, depth: int) -> None:
 
 def _layer_factors(recipe: Recipe, depth: int) -> dict[str, dict[int, float]]:
     """Task → layer → what its gradient is multiplied with, of the tasks that say so."""
-    found = {}
-    for name, task in recipe.tasks.items():
-        if task.layer_factors is not None:
-            others = dict.fromkeys(range(1, depth + 1), task.layer_factors.others)
-            found[name] = others | dict.fromkeys(task.layer_factors.layers, task.layer_factors.chosen)
-    return found
+    return {name: task.layer_factors.of(depth) for name, task in recipe.tasks.items() if task.layer_factors}
 
 
 def _encoder_settings(recipe: Recipe, folder: Path, going_on: bool) -> EncoderSettings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from manyheads.encodings import Encoding, Pooling
 from manyheads.losses import Loss
 from manyheads.seeding import draws
 from manyheads.tasks import Task
-from manyheads.tokens import Sequence, TokenColumn, Tokenizer, merge_equal, pack, tokenise, tokenise_once
+from manyheads.tokens import PackedTokens, Sequence, TokenColumn, Tokenizer, merge_equal, pack, tokenise, tokenise_once
 
 Inputs = list[list[Sequence]]  # for each example its encoder inputs: one, or two for a bi-encoder
 
@@ -51,6 +52,15 @@ def _build(task: Task, part: str, family: str, *given: Any) -> Any:
         return getattr(task, part).build(family, *given)
     except ValueError as fault:
         raise UnfitPart(task.name, part, str(fault)) from None
+
+
+@dataclass(frozen=True)
+class PackedBatches:
+    """Batches of several tasks as one encoder input."""
+
+    tasks: list[str]
+    tokens: PackedTokens
+    where: tuple[Tensor, ...]  # of each task: which of the packed sequences are its own, example by example
 
 
 class ManyHeads(nn.Module):
@@ -117,22 +127,30 @@ class ManyHeads(nn.Module):
             for side, (ids, segments) in enumerate(found)
         ]
 
-    def forward(self, batches: list[tuple[str, Inputs]]) -> list[Tensor]:
+    def forward(self, batches: list[tuple[str, Inputs]], merge: bool = True) -> list[Tensor]:
         """The outputs of each (task, examples), all from one pass through the encoder."""
+        packed = self.pack(batches, merge)
+        return self.read(self.encoder.embed(packed.tokens), packed)
+
+    def pack(self, batches: list[tuple[str, Inputs]], merge: bool = True) -> PackedBatches:
+        """The sequences of all examples end to end, what is equal once if wanted, and where each task's are."""
         sequences = [one for _, inputs in batches for example in inputs for one in example]
-        distinct, places = merge_equal(sequences, everywhere=not self.encoder.draws_dropout)
+        distinct, places = sequences, list(range(len(sequences)))
+        if merge:
+            distinct, places = merge_equal(sequences, everywhere=not self.encoder.draws_dropout)
         tokens = pack(distinct, self.device)
-        layers = {self.head(task).pooling.layer for task, _ in batches}
-        states = self.encoder.states(self.encoder.embed(tokens), tokens, layers)
-        where = torch.tensor(places, device=self.device)
-        starts, lengths = tokens.kept_starts[where], tokens.kept_lengths[where]
-        outputs = []
-        first = 0
-        for task, inputs in batches:
-            own = slice(first, first + sum(map(len, inputs)))
-            outputs.append(self.head(task)(states, starts[own], lengths[own]))
-            first = own.stop
-        return outputs
+        where = torch.tensor(places, device=self.device).split([sum(map(len, inputs)) for _, inputs in batches])
+        return PackedBatches([task for task, _ in batches], tokens, where)
+
+    def read(self, embedded: Tensor, packed: PackedBatches) -> list[Tensor]:
+        """Embedded tokens → every task's outputs: what comes after the place where regularisers perturb."""
+        layers = {self.head(task).pooling.layer for task in packed.tasks}
+        states = self.encoder.states(embedded, packed.tokens, layers)
+        starts, lengths = packed.tokens.kept_starts, packed.tokens.kept_lengths
+        return [
+            self.head(task)(states, starts[own], lengths[own])
+            for task, own in zip(packed.tasks, packed.where, strict=True)
+        ]
 
 
 def _key(task: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,23 +10,68 @@ import torch
 from torch import nn
 
 from manyheads.combine import Scalarizer
-from manyheads.training_settings import Training
+from manyheads.training_settings import Shape, Training
 
 
 def parameter_groups(
     model: nn.Module, training: Training, scalarizers: Sequence[Scalarizer] = ()
 ) -> list[dict[str, Any]]:
-    """Matrices and embeddings, which decay; biases and norms (all of one dimension), which do not; task weights.
+    """What has the same rate and decay, together. Biases and norms (all of one dimension) do not decay.
 
-    `peak` is a group's own peak rate; without one it follows the phase's.
+    A group's rate is `peak`, or where that is None the phase's, times `factor`, times the schedule's factor.
     """
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups: list[dict[str, Any]] = [
-        {"params": [one for one in trainable if one.ndim >= 2], "weight_decay": training.weight_decay, "peak": None},
-        {"params": [one for one in trainable if one.ndim < 2], "weight_decay": 0.0, "peak": None},
+    groups: dict[tuple[float, float | None, float], dict[str, Any]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            layer = _layer(model, name)
+            peak = training.head_rate if layer is None else None
+            factor = _layer_factor(model, training, layer)
+            decay = training.weight_decay if parameter.ndim >= 2 else 0.0
+            group = groups.setdefault((factor, peak, decay), {"params": [], "places": []})
+            group["params"].append(parameter)
+            group["places"].append(layer)
+    found = [
+        {
+            "params": group["params"],
+            "name": _span(group["places"]),
+            "weight_decay": decay,
+            "factor": factor,
+            "peak": peak,
+        }
+        for (factor, peak, decay), group in groups.items()
     ]
-    groups += [{"params": list(one.parameters()), "weight_decay": 0.0, "peak": one.rate} for one in scalarizers]
-    return [{**group, "lr": group["peak"] or training.learning_rate} for group in groups if group["params"]]
+    found += [
+        {"params": list(one.parameters()), "name": "task weights", "weight_decay": 0.0, "factor": 1.0, "peak": one.rate}
+        for one in scalarizers
+        if list(one.parameters())
+    ]
+    return [{**group, "lr": (group["peak"] or training.learning_rate) * group["factor"]} for group in found]
+
+
+def _layer(model: nn.Module, name: str) -> int | None:
+    """The encoder's layer that a parameter belongs to (0: the embeddings); None is a head's."""
+    encoder = getattr(model, "encoder", None)
+    return encoder.layer_of(name.removeprefix("encoder.")) if encoder and name.startswith("encoder.") else None
+
+
+def _layer_factor(model: nn.Module, training: Training, layer: int | None) -> float:
+    """ξ^(L − k) for layer k of L, the embeddings being layer 0, times its own factor."""
+    if layer is None:
+        return 1.0
+    depth = int(model.encoder.depth)  # type: ignore[union-attr, arg-type]
+    own = training.layer_rates.of(depth).get(layer, 1.0) if training.layer_rates else 1.0
+    return training.layer_decay ** (depth - layer) * own
+
+
+def _span(places: Sequence[int | None]) -> str:
+    """'embeddings, layers 1–6, heads'."""
+    layers = sorted({one for one in places if one})
+    names = ["embeddings"] if 0 in places else []
+    if layers:
+        together = layers == list(range(layers[0], layers[-1] + 1))
+        shown = f"{layers[0]}–{layers[-1]}" if together else ", ".join(map(str, layers))
+        names.append(f"layer {layers[0]}" if len(layers) == 1 else f"layers {shown}")
+    return ", ".join([*names, *(["heads"] if None in places else [])])
 
 
 def build_optimizer(model: nn.Module, training: Training, scalarizers: Sequence[Scalarizer] = ()) -> torch.optim.AdamW:
@@ -34,17 +80,18 @@ def build_optimizer(model: nn.Module, training: Training, scalarizers: Sequence[
 
 
 def set_rates(optimizer: torch.optim.Optimizer, peak: float, factor: float) -> None:
-    """The rate of every group at a step: its own peak, or else this one, times the factor."""
+    """The rate of every group at a step, where the phase's peak and the schedule's factor are these."""
     for group in optimizer.param_groups:
-        group["lr"] = (group["peak"] or peak) * factor
+        group["lr"] = (group["peak"] or peak) * group["factor"] * factor
 
 
-def rate_factor(step: int, steps: int, warmup: float) -> float:
-    """What the peak rate is multiplied with at a step: rises linearly over the warm-up, then falls linearly to 0.
+def rate_factor(step: int, steps: int, warmup: float, shape: Shape = "linear") -> float:
+    """What the peak rate is multiplied with at a step: rises linearly over the warm-up, then falls to 0, or stays.
 
     step 0 already moves (1/w of the peak, w the warm-up's steps) and the last step still does.
     """
     warm = round(steps * warmup)
     if step < warm:
         return (step + 1) / (warm + 1)
-    return (steps - step) / (steps - warm)
+    done = (step - warm) / (steps - warm)
+    return {"linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2, "constant": 1.0}[shape]

@@ -13,6 +13,7 @@ import torch
 
 from manyheads.announce import describe_combination
 from manyheads.job import TrainingJob, assemble
+from manyheads.optim import set_rates
 from manyheads.predict import predict_tasks
 from manyheads.progress import Reporter, duration
 from manyheads.recipe import Recipe
@@ -53,6 +54,7 @@ class Plan:
     phases: list[dict[str, Any]]
     steps: int
     epochs: int
+    groups: list[dict[str, Any]]  # of parameters, as the optimizer has them
     advice: list[str]
     notes: list[str]
     seconds: float | None = None  # estimated, evaluations included
@@ -73,7 +75,7 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
             "rounds per epoch": phase.sampler.epochs[0],
             "epochs": len(phase.epoch_ends),
             "sampler": (phase.settings.sampler or recipe.sampler).name,
-            "trains": str(phase.settings.train),
+            "trains": str(phase.train),
             "rate": phase.peak,
             "combines": describe_combination(job, phase),
             "an epoch": phase.sampler.meaning,
@@ -82,7 +84,21 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
     ]
     seconds, memory = _time(job) if timed else (None, None)
     epochs = len(job.schedule.epoch_ends)
-    return Plan(tasks, phases, job.steps, epochs, _advise(tasks), job.notes, seconds, memory)
+    return Plan(tasks, phases, job.steps, epochs, _groups(job), _advise(tasks), job.notes, seconds, memory)
+
+
+def _groups(job: TrainingJob) -> list[dict[str, Any]]:
+    """Parameter groups with their peak rates in the first phase."""
+    set_rates(job.optimizer, job.schedule.phases[0].peak, 1.0)
+    return [
+        {
+            "group": group["name"],
+            "parameters": sum(one.numel() for one in group["params"]),
+            "rate": group["lr"],
+            "decay": group["weight_decay"],
+        }
+        for group in job.optimizer.param_groups
+    ]
 
 
 def short_plan(job: TrainingJob) -> list[str]:
@@ -155,12 +171,13 @@ def _time(job: TrainingJob) -> tuple[float, float]:
     taken: list[float] = []
     for number, step in enumerate([largest, *sorted(some[:TIMED_STEPS])]):
         phase = job.schedule.phase(step)
-        set_trainable(job.model, phase)
+        job.schedule.begin(phase, job.model)
+        set_trainable(job.model, phase, recipe.training.frozen_dropout)
         for group in job.optimizer.param_groups:
             group["lr"] = 0.0  # the work of a step without its effect
         rounds: list[list[Batch]] = job.rounds_of(step)
         began = time.monotonic()
-        job.backward.step(rounds, phase.combination, (recipe.seed, step))
+        job.backward.step(rounds, phase.combination, (recipe.seed, step), phase.regularisers)
         job.optimizer.step()
         job.optimizer.zero_grad(set_to_none=True)
         if number:  # the first one warms up, and takes the most memory
@@ -195,6 +212,10 @@ def describe_plan(plan: Plan) -> str:
         f"{one['combines']}. "
         f"{one['an epoch']}"
         for one in plan.phases
+    ]
+    lines += [
+        f"parameters: {one['group']}: {one['parameters']:,} at rate {one['rate']:g}, decay {one['decay']:g}"
+        for one in plan.groups
     ]
     lines.append(f"{plan.steps:,} steps in all")
     if plan.seconds is not None:

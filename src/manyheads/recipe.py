@@ -34,9 +34,10 @@ from manyheads.training_settings import (
     CheckpointSettings,
     CombineSettings,
     EvaluateSettings,
-    Layer,
+    LayerFactors,
     Model,
     PhaseSettings,
+    Regularisers,
     Training,
 )
 
@@ -130,6 +131,8 @@ class EncoderSettings(Model):
     """'default' runs the BERT family packed and everything else through transformers; or force 'transformers'."""
     dropout: float | None = Field(None, ge=0, lt=1)
     """Dropout on embeddings and hidden states; null keeps the encoder's own."""
+    embedding_dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout on embeddings alone; null is as `dropout` says."""
     attention_dropout: float | None = Field(None, ge=0, lt=1)
     """Dropout on attention weights; null keeps the encoder's own."""
     max_length: int | None = Field(None, ge=8)
@@ -169,17 +172,6 @@ class Predictions(Model):
         if "{split}" not in value or any(letter in value for letter in "/\\"):
             raise ValueError(f"'{value}': expected a file's name with {{split}} in it, so that dev and test differ")
         return value
-
-
-class LayerFactors(Model):
-    """What is multiplied with the gradient that one task sends to the encoder's layers (paper A, selective rates)."""
-
-    layers: list[Layer] = Field(min_length=1)
-    """The chosen layers."""
-    chosen: float = Field(1.0, ge=0)
-    """The factor of the chosen layers."""
-    others: float = Field(1.0, ge=0)
-    """The factor of all other layers; the embeddings (0) are none of them."""
 
 
 class TaskSettings(Model):
@@ -305,6 +297,8 @@ class Recipe(Model):
     """The tasks by name."""
     sampler: SamplerChoice = Choice(name="batch-round-robin")
     """In which order batches of the tasks come."""
+    regularise: Regularisers = []
+    """Terms beside the loss: one regulariser, or a list of them."""
     combine: CombineSettings = CombineSettings()
     """How the tasks' losses and gradients become one step."""
     training: Training = Training()
@@ -372,20 +366,20 @@ class Recipe(Model):
                 raise ValueError(f"tasks.{name}.head_of: task '{owner}' has no head of its own to share.")
         return self
 
-    @field_validator("combine", "phases")
+    @field_validator("combine", "regularise", "phases")
     @classmethod
-    def _tasks_can_be_combined(cls, value: Any, info: ValidationInfo) -> Any:
-        from manyheads.combine import build_combination
-
-        several = info.field_name == "phases"
-        every = enumerate(value or [], 1) if several else ()
-        phases = {f"phase {number}: combine: ": one.combine for number, one in every} if several else {"": value}
-        for place, settings in phases.items():
-            try:
-                if settings is not None and "tasks" in info.data:
-                    build_combination(settings, list(info.data["tasks"]))
-            except ValueError as fault:
-                raise ValueError(f"{place}{fault}") from None
+    def _parts_know_the_tasks(cls, value: Any, info: ValidationInfo) -> Any:
+        """Combinations and regularisers are built to see whether they can be."""
+        if "tasks" in info.data:
+            names = list(info.data["tasks"])
+            if info.field_name != "phases":
+                _try_to_build(value, names)
+            for number, phase in enumerate((value or []) if info.field_name == "phases" else [], 1):
+                for key in ("combine", "regularise"):
+                    try:
+                        _try_to_build(getattr(phase, key), names)
+                    except ValueError as fault:
+                        raise ValueError(f"phase {number}: {key}: {fault}") from None
         return value
 
     @property
@@ -399,3 +393,13 @@ class Recipe(Model):
     def to_yaml(self) -> str:
         """The recipe with every default written out; `load_recipe` reads it back."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _try_to_build(settings: CombineSettings | list[Choice] | None, tasks: list[str]) -> None:
+    from manyheads.combine import build_combination
+    from manyheads.regularise import build_regularisers
+
+    if isinstance(settings, CombineSettings):
+        build_combination(settings, tasks)
+    elif settings is not None:
+        build_regularisers(settings, tasks)

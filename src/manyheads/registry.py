@@ -38,6 +38,7 @@ FAMILIES = {
     "metrics": "manyheads.metrics",
     "scalarizers": "manyheads.combine",
     "aggregators": "manyheads.combine",
+    "regularisers": "manyheads.regularise",
 }
 
 _parts: dict[tuple[str, str], Part] = {}

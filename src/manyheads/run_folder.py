@@ -33,8 +33,11 @@ def open_folder(job: TrainingJob) -> None:
         here = job.machine
         if state["machine"] != here:
             job.reporter.say(f"warning: started with {state['machine']}, resumed with {here}: results may differ")
-        saved.load_checkpoint(found[-1], job.model, job.schedule.combinations, job.optimizer)
         job.progress = type(job.progress)(**state["progress"])
+        for phase in job.schedule.phases:
+            if phase.first < job.progress.step:
+                job.schedule.begin(phase, job.model)  # makes room for what the checkpoint remembers
+        saved.load_checkpoint(found[-1], job.model, job.schedule.memory, job.optimizer)
         _forget_lost_models(job)
         job.reporter.say(f"resumed after step {job.progress.step:,}")
     if job.processes.main:

@@ -13,9 +13,10 @@ from manyheads.errors import UserError
 from manyheads.model import ManyHeads
 from manyheads.optim import rate_factor
 from manyheads.recipe import Recipe
+from manyheads.regularise import Regulariser, build_regularisers
 from manyheads.sampling import Batch, Sampler, Supply
 from manyheads.seeding import seed_for
-from manyheads.training_settings import PhaseSettings
+from manyheads.training_settings import PhaseSettings, Shape, trained_layers
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,13 @@ class Phase:
     settings: PhaseSettings
     sampler: Sampler
     combination: Combination
+    regularisers: tuple[Regulariser, ...]
     first: int  # its first step
     epoch_ends: tuple[int, ...]  # number of the run's steps after which each of its epochs is over
     peak: float  # learning rate
     warmup: float
+    shape: Shape
+    train: str | list[int]  # which of the encoder learns
 
     @property
     def end(self) -> int:
@@ -41,7 +45,7 @@ class Phase:
 
     def rate_factor(self, step: int) -> float:
         """What peak rates are multiplied with at a step: warm-up and decay are the phase's own."""
-        return rate_factor(step - self.first, self.end - self.first, self.warmup)
+        return rate_factor(step - self.first, self.end - self.first, self.warmup, self.shape)
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,20 @@ class Schedule:
         return self.phases[-1].end
 
     @property
-    def combinations(self) -> nn.ModuleDict:
-        """Each combination once, by the number of the first phase that has it: what checkpoints keep."""
-        found: dict[Combination, str] = {}
+    def memory(self) -> nn.ModuleDict:
+        """What combinations and regularisers learn and remember: each once, by the number of its first phase."""
+        found: dict[int, tuple[str, nn.Module]] = {}
         for number, phase in enumerate(self.phases, 1):
-            found.setdefault(phase.combination, str(number))
-        return nn.ModuleDict({number: one for one, number in found.items()})
+            found.setdefault(id(phase.combination), (f"combine-{number}", phase.combination))
+            found.setdefault(id(phase.regularisers), (f"regularise-{number}", nn.ModuleList(phase.regularisers)))
+        return nn.ModuleDict(dict(found.values()))
+
+    def begin(self, phase: Phase, model: ManyHeads) -> None:
+        """Let the phase's regularisers look at the model, unless they go on from an earlier phase."""
+        earlier = self.phases[: self.phases.index(phase)]
+        if not any(one.regularisers is phase.regularisers for one in earlier):
+            for one in phase.regularisers:
+                one.begin(model)
 
     @property
     def scalarizers(self) -> list[Scalarizer]:
@@ -99,7 +111,9 @@ def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
     training = recipe.training
     phases: list[Phase] = []
     first = whole = 0
-    common = build_combination(recipe.combine, list(recipe.tasks))  # goes on from phase to phase
+    names = list(recipe.tasks)
+    common = build_combination(recipe.combine, names)  # goes on from phase to phase
+    regularisers = build_regularisers(recipe.regularise, names)  # so do they
     for number, settings in enumerate(recipe.phases or [PhaseSettings()]):
         place = ("phases", number, "sampler") if settings.sampler is not None else ("sampler",)
         chosen = settings.tasks or list(supply.sizes)
@@ -134,11 +148,16 @@ def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
                 name=settings.name or str(number + 1),
                 settings=settings,
                 sampler=sampler,
-                combination=build_combination(settings.combine, list(recipe.tasks)) if settings.combine else common,
+                combination=build_combination(settings.combine, names) if settings.combine else common,
+                regularisers=(
+                    regularisers if settings.regularise is None else build_regularisers(settings.regularise, names)
+                ),
                 first=first,
                 epoch_ends=tuple(ends),
                 peak=settings.learning_rate or training.learning_rate,
                 warmup=training.warmup if settings.warmup is None else settings.warmup,
+                shape=settings.schedule or training.schedule,
+                train=training.train if settings.train is None else settings.train,
             )
         )
         first = last
@@ -150,15 +169,14 @@ def _steps(sampler: Sampler, rounds_per_step: int) -> list[int]:
     return [-(-rounds // rounds_per_step) for rounds in accumulate(sampler.epochs)]
 
 
-def set_trainable(model: ManyHeads, phase: Phase) -> None:
+def set_trainable(model: ManyHeads, phase: Phase, frozen_dropout: bool = False) -> None:
     """Let learn what the phase trains. Frozen layers run without dropout: the same input gives the same states."""
-    wanted = phase.settings.train
-    layers = range(model.encoder.depth + 1) if wanted == "all" else () if wanted == "heads" else wanted
+    layers = trained_layers(phase.train, model.encoder.depth)
     for name, parameter in model.named_parameters():
         learns = not name.startswith("encoder.") or model.encoder.layer_of(name.removeprefix("encoder.")) in layers
         parameter.requires_grad_(learns and name in model.trainable)
     model.train()
-    for module in model.encoder.modules():
+    for module in () if frozen_dropout else model.encoder.modules():
         parameters = list(module.parameters())
         if parameters and not any(one.requires_grad for one in parameters):
             module.eval()

@@ -76,6 +76,7 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
             phase = job.schedule.phase(step)
             if step == phase.first:
                 progress.stale = 0
+                job.schedule.begin(phase, job.model)
             if progress.out_of_patience(recipe):
                 job.reporter.say(f"phase {phase.name} ends after step {step:,}: {progress.why_stopped(recipe)}")
                 if phase is job.schedule.phases[-1] or len(progress.resting) == len(recipe.tasks):
@@ -83,7 +84,7 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
                 progress.step = phase.end
                 continue
             if phase is not current:
-                set_trainable(job.model, phase)
+                set_trainable(job.model, phase, recipe.training.frozen_dropout)
                 current = phase
             rounds = job.rounds_of(step)
             stopping = False
@@ -98,7 +99,7 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
             often = recipe.evaluate.every_steps
             if progress.moved and (epoch_over or (often and progress.step % often == 0)):
                 _evaluate(job)
-                set_trainable(job.model, phase)
+                set_trainable(job.model, phase, recipe.training.frozen_dropout)
             every = recipe.checkpoint.every_steps
             stopping = stopping or (job.processes.count == 1 and bool(asked))
             if epoch_over or stopping or (every and progress.step % every == 0):
@@ -121,7 +122,7 @@ def _step(job: TrainingJob, phase: Phase, rounds: list[list[Batch]], asked: bool
     set_rates(job.optimizer, phase.peak, phase.rate_factor(step))
     conflicts = measure_conflicts(job, phase, rounds)
     try:
-        done = job.backward.step(rounds, phase.combination, (recipe.seed, step), alarm=asked)
+        done = job.backward.step(rounds, phase.combination, (recipe.seed, step), phase.regularisers, asked)
     except NonFiniteLoss as fault:
         where = {fault.task: fault.rows}
         raise _not_finite(job, f"the loss of task '{fault.task}'", fault.value, where) from None
@@ -132,12 +133,15 @@ def _step(job: TrainingJob, phase: Phase, rounds: list[list[Batch]], asked: bool
     job.optimizer.step()
     job.optimizer.zero_grad(set_to_none=True)
     phase.combination.scalarizer.observe(done.losses)
+    for one in phase.regularisers:
+        one.after_step(job.model)
     progress.count(rounds, time.monotonic() - began)
     change = job.schedule.change_at(step)  # a new phase or epoch, with what it changes
     weights = {"weights": done.factors} if set(done.factors.values()) != {1.0} else {}  # what the scalarizer did
     surgery = {"surgery": done.weights} if done.weights else {}  # what the aggregator did
-    record = {"event": "step", "loss": done.losses, "rate": rate, "gradient_norm": norm, **weights, **surgery, **change}
-    job.write_log(record)
+    terms = {"regularise": done.terms} if done.terms else {}
+    more = {**weights, **surgery, **terms, **change}
+    job.write_log({"event": "step", "loss": done.losses, "rate": rate, "gradient_norm": norm, **more})
     if conflicts is not None:
         job.write_log(conflicts.record(done))
     progress.note_losses(done.losses)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from manyheads import registry
-from manyheads.choices import Choice, OptionalAggregator, OptionalSampler, ScalarizerChoice
+from manyheads.choices import Choice, OptionalAggregator, OptionalSampler, RegulariserChoice, ScalarizerChoice
 from manyheads.errors import nearest
 from manyheads.registry import Share
 
@@ -55,6 +56,52 @@ class CombineSettings(Model):
         return {**own, key: named}
 
 
+def _one_or_more(value: Any) -> Any:
+    return [value] if isinstance(value, str | dict) else value
+
+
+Regularisers = Annotated[list[RegulariserChoice], BeforeValidator(_one_or_more)]
+
+
+class LayerFactors(Model):
+    """A factor for some layers of the encoder, and one for the others (paper A, selective rates)."""
+
+    layers: list[Layer] = Field(min_length=1)
+    """The chosen layers."""
+    chosen: float = Field(1.0, ge=0)
+    """The factor of the chosen layers."""
+    others: float = Field(1.0, ge=0)
+    """The factor of all other layers; the embeddings (0) are none of them."""
+
+    def of(self, depth: int) -> dict[int, float]:
+        """Layer → factor."""
+        return dict.fromkeys(range(1, depth + 1), self.others) | dict.fromkeys(self.layers, self.chosen)
+
+
+def _read_trained(value: Any) -> Any:
+    layers = isinstance(value, list) and value and all(type(one) is int and one >= 0 for one in value)
+    named = isinstance(value, str) and re.fullmatch(r"all|heads|layers|top-[1-9]\d*", value)
+    if value is not None and not layers and not named:
+        raise ValueError(
+            f"expected 'all', 'heads', 'layers', 'top-N' or a list of layers such as [0, 11], found {value!r}"
+        )
+    return value
+
+
+Trained = Annotated[str | list[Layer], BeforeValidator(_read_trained)]
+Shape = Literal["linear", "cosine", "constant"]
+
+
+def trained_layers(trained: str | list[int], depth: int) -> list[int]:
+    """The encoder's layers that learn; 0 is the embeddings."""
+    if isinstance(trained, list):
+        return trained
+    named = {"all": range(depth + 1), "heads": range(0), "layers": range(1, depth + 1)}
+    if trained in named:
+        return list(named[trained])
+    return list(range(max(1, depth + 1 - int(trained.removeprefix("top-"))), depth + 1))
+
+
 class Training(Model):
     """The loop and the optimizer."""
 
@@ -68,8 +115,21 @@ class Training(Model):
     """Rounds per optimizer step."""
     learning_rate: float = Field(5e-5, gt=0)
     """Peak learning rate of AdamW."""
+    schedule: Shape = "linear"
+    """How the rate goes on after the warm-up: to 0 in a line or a half cosine wave, or 'constant'."""
     warmup: float = Field(0.1, ge=0, le=1)
-    """Share of the steps in which the rate rises from 0 to its peak; it then falls linearly to 0."""
+    """Share of the steps in which the rate rises from 0 to its peak."""
+    head_rate: float | None = Field(None, gt=0)
+    """Peak learning rate of the heads; by default learning_rate."""
+    layer_decay: float = Field(1.0, gt=0, le=1)
+    """What each layer's rate is of that of the layer above it; the topmost has learning_rate."""
+    layer_rates: LayerFactors | None = None
+    """Factors on the rates of some layers, and of the others."""
+    train: Trained = "all"
+    """What learns besides the heads: 'all' of the encoder, nothing ('heads'), all but the embeddings ('layers'), the
+    topmost N layers ('top-N'), or a list of layers (0 is the embeddings)."""
+    frozen_dropout: bool = False
+    """Whether layers that do not learn still have dropout, as in the papers; their outputs then cannot be kept."""
     weight_decay: float = Field(0.01, ge=0)
     """Decoupled decay, not applied to biases and norms."""
     betas: tuple[Share, Share] = (0.9, 0.999)
@@ -104,24 +164,20 @@ class PhaseSettings(Model):
     """Its length in optimizer steps, where the epochs have more."""
     tasks: list[str] | None = Field(None, min_length=1)
     """The tasks it trains; by default all. All are evaluated."""
-    train: Literal["all", "heads"] | list[Layer] = "all"
-    """What learns besides the heads: 'all' of the encoder, nothing ('heads'), or these layers (0 is the embeddings)."""
+    train: Trained | None = None
+    """By default training.train."""
     sampler: OptionalSampler = None
     """By default the recipe's sampler."""
+    regularise: Regularisers | None = None
+    """In place of the recipe's regularisers; by default those go on."""
     combine: CombineSettings | None = None
     """In place of the recipe's combine, as a whole; by default that goes on, with what it has learnt."""
     learning_rate: float | None = Field(None, gt=0)
     """By default training.learning_rate."""
     warmup: float | None = Field(None, ge=0, le=1)
     """Share of the phase's steps; by default training.warmup."""
-
-    @field_validator("train", mode="before")
-    @classmethod
-    def _parts_or_layers(cls, value: Any) -> Any:
-        layers = isinstance(value, list) and all(isinstance(one, int) and one >= 0 for one in value)
-        if value not in ("all", "heads") and not layers:
-            raise ValueError(f"expected 'all', 'heads' or a list of layers such as [0, 11], found {value!r}")
-        return value
+    schedule: Shape | None = None
+    """By default training.schedule."""
 
 
 class EvaluateSettings(Model):

@@ -9,7 +9,7 @@ and what the tasks share is moved aside before the next task. No graph is kept, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
@@ -22,9 +22,11 @@ from manyheads.combine.task_gradients import TaskGradients, shared_parameters, t
 from manyheads.errors import UserError
 from manyheads.model import Inputs, ManyHeads, TaskTokens
 from manyheads.processes import Processes
+from manyheads.regularise.base import Regulariser, View, wide
 from manyheads.sampling import Batch
-from manyheads.seeding import draws
-from manyheads.tokens import Sequence, merge_equal
+from manyheads.seeding import draw_state, draws
+from manyheads.tokens import Sequence as TokenSequence
+from manyheads.tokens import merge_equal
 
 Pass = list[tuple[str, list[int], Inputs]]  # (task, rows, their encoder inputs)
 
@@ -45,6 +47,7 @@ class Step:
     factors: dict[str, float] = field(default_factory=dict)  # what the scalarizer multiplied each task with
     weights: dict[str, float] = field(default_factory=dict)  # what the aggregator did; empty without one
     gramians: dict[str, Tensor] = field(default_factory=dict)  # of the task gradients, where there were such
+    terms: dict[str, float] = field(default_factory=dict)  # what each regulariser added to the losses
     alarmed: bool = False  # whether any process raised the alarm
 
 
@@ -67,14 +70,22 @@ class Backward:
         self.tokens_per_pass, self.autocast = tokens_per_pass, autocast
         self.processes = processes or Processes()
         self.layer_factors = layer_factors or {}
+        self.regularisers: Sequence[Regulariser] = ()  # of the step under way
 
     def step(
-        self, rounds: list[list[Batch]], combination: Combination, seeds: tuple[int, int] = (0, 0), alarm: bool = False
+        self,
+        rounds: list[list[Batch]],
+        combination: Combination,
+        seeds: tuple[int, int] = (0, 0),
+        regularisers: Sequence[Regulariser] = (),
+        alarm: bool = False,
     ) -> Step:
         """Add the gradient of one step to `.grad`. `seeds` (the run's, the step's number) decide every draw."""
+        self.regularisers = regularisers
         counts = _count(rounds)
         scalarizer, aggregator = combination.scalarizer, combination.aggregator
-        done = Step(dict.fromkeys(counts, 0.0))
+        terms = [one.name for one in regularisers if set(one.tasks) & set(counts)]
+        done = Step(dict.fromkeys(counts, 0.0), terms=dict.fromkeys(terms, 0.0))
         apart = aggregator is not None or any(task in self.layer_factors for task in counts)
         passes = self._passes(rounds, list(counts) if apart else None)
         surgery = shared_parameters(self.model, combination.layers) if aggregator is not None else {}
@@ -91,24 +102,33 @@ class Backward:
             fault = found
         broken, done.alarmed = self.processes.any([fault is not None, alarm])
         self.processes.add_numbers(done.losses)
+        self.processes.add_numbers(done.terms)
         if broken:
             raise fault or NonFiniteLoss(", ".join(counts), [], float("nan"))
         if aggregator is not None:
             self._aggregate(taken, done, aggregator, seeds)
         trained = [one for name, one in self.model.named_parameters() if one.requires_grad and name not in surgery]
         self.processes.add_gradients(trained)
+        for one in regularisers:
+            if not one.reads_examples:
+                done.terms[one.name] += one.penalise(self.model)
         if any(one.requires_grad for one in scalarizer.parameters()):
             # of the losses over all processes: every process finds the same, and nothing is added up
             scalarizer({task: torch.tensor(loss, dtype=torch.float64) for task, loss in done.losses.items()}).backward()
         return done
 
     def measure(
-        self, rounds: list[list[Batch]], combination: Combination, seeds: tuple[int, int] = (0, 0)
+        self,
+        rounds: list[list[Batch]],
+        combination: Combination,
+        seeds: tuple[int, int] = (0, 0),
+        regularisers: Sequence[Regulariser] = (),
     ) -> dict[str, Tensor]:
         """The Gramians of the weighted task gradients, by layer group, of all that tasks share. `.grad` is untouched.
 
         Nothing where a loss is not finite: the step itself says so.
         """
+        self.regularisers = regularisers
         counts = _count(rounds)
         before = [(one, one.grad) for one in self.model.parameters()]
         for one, _ in before:
@@ -138,13 +158,21 @@ class Backward:
         found: dict[str, list[Pass]] = {task: [] for task in tasks or [""]}
         for task, passes in found.items():
             for batches in self.processes.share(rounds):
-                wanted = [one for one in batches if task in ("", one.task)]
-                passes += split_passes(self.model, self.data, wanted, self.tokens_per_pass)
+                alike: dict[tuple[Regulariser, ...], list[Batch]] = {}  # a pass is regularised as a whole
+                for one in batches:
+                    if task in ("", one.task):
+                        alike.setdefault(tuple(self._on(one.task)), []).append(one)
+                for wanted in alike.values():
+                    passes += split_passes(self.model, self.data, wanted, self.tokens_per_pass)
         return found
+
+    def _on(self, task: str) -> list[Regulariser]:
+        """The regularisers that add a term to every example of a task."""
+        return [one for one in self.regularisers if one.reads_examples and task in one.tasks]
 
     def _merged(self, passes: list[Pass], counts: dict[str, int], done: Step, combination: Combination) -> None:
         for passing in passes:
-            losses = self._losses(passing, counts)
+            losses = self._losses(passing, counts, done)
             values = {task: loss.item() for task, loss in losses.items()}
             # not known yet where this is the only pass, whose losses are the step's
             done.factors = done.factors or combination.scalarizer.factors(values)
@@ -161,7 +189,7 @@ class Backward:
             with touched_rows_only(self.model, taken.parameters), self._scaled_layers(task):
                 try:
                     for passing in some:
-                        loss = self._losses(passing, counts)[task]
+                        loss = self._losses(passing, counts, done)[task]
                         done.losses[task] += loss.item()
                         (done.factors[task] * loss).backward()
                 except NonFiniteLoss as found:  # the other processes wait for this one to take its turn
@@ -192,27 +220,52 @@ class Backward:
             done.weights = dict(zip(taken.tasks, found.tolist(), strict=True))
         taken.fill(done.weights)
 
-    def _losses(self, passing: Pass, counts: dict[str, int]) -> dict[str, Tensor]:
+    def _losses(self, passing: Pass, counts: dict[str, int], done: Step) -> dict[str, Tensor]:
         """What a pass adds to the tasks' mean losses: divided by the counts of all, so that parts add up."""
+        batches = [(task, inputs) for task, _, inputs in passing]
+        regularisers = self._on(passing[0][0])
+        before = draw_state(self.model.device)
         with self.autocast():
-            outputs = self.model([(task, inputs) for task, _, inputs in passing])
+            packed = self.model.pack(batches, merge=not regularisers)
+            embedded = self.model.encoder.embed(packed.tokens)
+            after = draw_state(self.model.device)
+            outputs = [wide(one) for one in self.model.read(embedded, packed)]
+        values = [self._example_losses(task, rows, one) for (task, rows, _), one in zip(passing, outputs, strict=True)]
+        view = View(
+            self.model,
+            batches,
+            packed,
+            embedded,
+            outputs,
+            [counts[task] for task, _ in batches],
+            before,
+            after,
+            self.autocast,
+        )
+        for one in regularisers:
+            for number, (task, term) in enumerate(zip(packed.tasks, one.terms(view), strict=True)):
+                values[number] = values[number] + one.weight * term
+                added = one.weight * term.detach().sum().item() / counts[task]
+                done.terms[one.name] = done.terms.get(one.name, 0.0) + added
         losses = {}
-        for (task, rows, _), output in zip(passing, outputs, strict=True):
-            labels = self.data[task].labels
-            assert labels is not None
-            output = output.to(torch.promote_types(output.dtype, torch.float32))  # losses never in half precision
-            values = self.model.head(task).loss(output, labels[rows].to(output.device))
-            if values.shape != (len(rows),):
-                name = self.model.tasks[task].loss.name
-                raise UserError(
-                    f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {len(rows)} "
-                    f"examples; a loss gives one value per example: [{len(rows)}]."
-                )
-            mean = values.sum() / counts[task]
+        for (task, rows, _), some in zip(passing, values, strict=True):
+            mean = some.sum() / counts[task]
             if not torch.isfinite(mean):
                 raise NonFiniteLoss(task, rows, mean.item())
             losses[task] = mean
         return losses
+
+    def _example_losses(self, task: str, rows: list[int], outputs: Tensor) -> Tensor:
+        labels = self.data[task].labels
+        assert labels is not None
+        values = self.model.head(task).loss(outputs, labels[rows].to(outputs.device))
+        if values.shape != (len(rows),):
+            name = self.model.tasks[task].loss.name
+            raise UserError(
+                f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {len(rows)} "
+                f"examples; a loss gives one value per example: [{len(rows)}]."
+            )
+        return values
 
     def _look_ahead(
         self, passes: dict[str, list[Pass]], counts: dict[str, int], seeds: tuple[int, int]
@@ -223,7 +276,7 @@ class Backward:
         with torch.no_grad(), self._draws(seeds):
             try:
                 for passing in (one for some in passes.values() for one in some):
-                    for task, loss in self._losses(passing, counts).items():
+                    for task, loss in self._losses(passing, counts, Step({})).items():
                         found[task] += loss.item()
             except NonFiniteLoss as one:
                 fault = one
@@ -269,7 +322,7 @@ def split_passes(
     Examples of one row that several tasks drew stay together, so that the row is encoded once; so does the batch of a
     loss that compares its examples.
     """
-    together: dict[tuple[object, ...], list[tuple[str, int, list[Sequence]]]] = {}
+    together: dict[tuple[object, ...], list[tuple[str, int, list[TokenSequence]]]] = {}
     for batch in batches:
         split = data[batch.task]
         whole = model.head(batch.task).loss.whole_batch

@@ -101,4 +101,18 @@ def load_auto(folder: Path, settings: EncoderSettings) -> AutoEncoder:
     except (OSError, ValueError, KeyError, ImportError) as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"{folder}: transformers cannot load this encoder: {reason}") from None
+    if settings.embedding_dropout is not None:
+        _set_embedding_dropout(model, settings.embedding_dropout, folder)
     return AutoEncoder(model)
+
+
+def _set_embedding_dropout(model: nn.Module, rate: float, folder: Path) -> None:
+    found = [
+        module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Dropout) and "embeddings" in name.split(".")
+    ]
+    if not found:
+        raise UserError(f"{folder}: it has no dropout on its embeddings; leave encoder.embedding_dropout out.")
+    for module in found:
+        module.p = rate

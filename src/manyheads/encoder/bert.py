@@ -119,7 +119,8 @@ class Bert(Encoder):
     @property
     def draws_dropout(self) -> bool:
         config = self.config
-        return self.training and max(config.hidden_dropout_prob, config.attention_probs_dropout_prob) > 0
+        rates = (self.dropout.rate, config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+        return self.training and max(rates) > 0
 
     def train(self, mode: bool = True) -> Bert:
         super().train(mode)

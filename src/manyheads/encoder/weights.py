@@ -165,6 +165,8 @@ def _load_bert(found: Found, config: dict[str, Any], settings: EncoderSettings) 
     chosen = BertConfig.of({**config, **{key: rate for key, rate in rates.items() if rate is not None}})
     with draws(0, "encoder"):  # only what the file lacks keeps this start
         encoder = Bert(chosen)
+    if settings.embedding_dropout is not None:
+        encoder.dropout.rate = settings.embedding_dropout
     ours, unexpected = from_hugging_face(read_tensors(found.folder))
     wanted = encoder.state_dict()
     for name, tensor in ours.items():
