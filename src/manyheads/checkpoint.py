@@ -37,10 +37,7 @@ def save_model(folder: Path, model: ManyHeads, encoder_folder: Path, about: dict
 
     def fill(aside: Path) -> None:
         model.encoder.save(aside)
-        for name in TOKENIZER_FILES:
-            if (encoder_folder / name).is_file():
-                shutil.copyfile(encoder_folder / name, aside / name)
-        model.tokenizer.backend.save(str(aside / "tokenizer.json"))  # whatever kind of file it was read from
+        copy_tokenizer(encoder_folder, model.tokenizer, aside)
         heads = {name: tensor.detach().cpu().contiguous() for name, tensor in model.head_states().items()}
         save_file(heads, aside / "heads.safetensors")
         tasks = [task.to_json() for task in model.tasks.values()]
@@ -48,6 +45,14 @@ def save_model(folder: Path, model: ManyHeads, encoder_folder: Path, about: dict
         (aside / "manyheads.json").write_text(json.dumps(content, indent=2) + "\n")
 
     write_folder(folder, fill)
+
+
+def copy_tokenizer(source: Path, tokenizer: Tokenizer, target: Path) -> None:
+    """All that transformers' AutoTokenizer reads."""
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+    tokenizer.backend.save(str(target / "tokenizer.json"))  # whatever kind of file it was read from
 
 
 def link_folder(source: Path, target: Path) -> None:
@@ -89,7 +94,7 @@ def load_model(folder: Path) -> tuple[ManyHeads, dict[str, Any]]:
 def save_checkpoint(
     folder: Path,
     step: int,
-    model: ManyHeads,
+    model: nn.Module,
     memory: nn.Module,
     optimizer: torch.optim.Optimizer,
     state: dict[str, Any],
@@ -130,7 +135,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     return state
 
 
-def load_checkpoint(checkpoint: Path, model: ManyHeads, memory: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def load_checkpoint(checkpoint: Path, model: nn.Module, memory: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Put model, task weights and optimizer back exactly where they were. `read_state` has verified the folder."""
     model.load_state_dict(_load(checkpoint / "model.safetensors"))
     memory.load_state_dict(_load(checkpoint / "memory.safetensors"))
@@ -145,7 +150,7 @@ def load_checkpoint(checkpoint: Path, model: ManyHeads, memory: nn.Module, optim
             }
 
 
-def _names(model: ManyHeads, memory: nn.Module, optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, str]:
+def _names(model: nn.Module, memory: nn.Module, optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, str]:
     optimised = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     every = dict(model.named_parameters())
     every |= {f"memory.{name}": one for name, one in memory.named_parameters()}

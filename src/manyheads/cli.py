@@ -66,10 +66,25 @@ def train(
 
 
 @app.command()
+def pretrain(
+    recipe: RecipeArgument, overrides: Overrides = None, overwrite: Overwrite = False, quiet: Quiet = False
+) -> None:
+    """Pre-train the recipe's encoder further on the tasks' own texts; gives an encoder folder that recipes can name."""
+    from manyheads.pretrain import pretrain as start
+    from manyheads.recipe_file import load_recipe, parse_overrides
+
+    print(start(load_recipe(recipe, parse_overrides(overrides or [])), overwrite, quiet))
+
+
+@app.command()
 def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Go on with a run that was stopped or killed, to the same result."""
+    from manyheads.pretrain import is_pretraining, resume_pretraining
     from manyheads.training import resume as go_on
 
+    if is_pretraining(run):
+        print(resume_pretraining(run, quiet))
+        return
     _print_metrics(go_on(run, quiet).metrics, as_json)
 
 

@@ -37,6 +37,7 @@ from manyheads.training_settings import (
     LayerFactors,
     Model,
     PhaseSettings,
+    PretrainSettings,
     Regularisers,
     Training,
 )
@@ -305,6 +306,8 @@ class Recipe(Model):
     """The loop and the optimizer."""
     phases: list[PhaseSettings] | None = Field(None, min_length=1)
     """Stretches of training one after the other; by default one."""
+    pretrain: PretrainSettings = PretrainSettings()
+    """Further pre-training of the encoder, by `manyheads pretrain` alone."""
     evaluate: EvaluateSettings = EvaluateSettings()
     """When and on what the model is evaluated."""
     checkpoint: CheckpointSettings = CheckpointSettings()
@@ -354,6 +357,9 @@ class Recipe(Model):
             raise ValueError(f"evaluate.weights: no task '{unknown}'.{nearest(unknown, self.tasks)}")
         if not any(self.evaluate.weights.get(name, 1.0) for name in self.tasks):
             raise ValueError("evaluate.weights: at least one task must have a weight above 0")
+        strange = next((name for name in self.pretrain.tasks or [] if name not in self.tasks), None)
+        if strange is not None:
+            raise ValueError(f"pretrain.tasks: no task '{strange}'.{nearest(strange, self.tasks)}")
         for number, phase in enumerate(self.phases or []):
             missing = next((name for name in phase.tasks or [] if name not in self.tasks), None)
             if missing is not None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +29,7 @@ from manyheads.resting import rest_or_return
 from manyheads.run import Run, evaluate_with_progress
 from manyheads.sampling import Batch
 from manyheads.schedule import Phase, set_trainable
+from manyheads.stopping import stop_signals
 
 
 def train(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Run:
@@ -67,7 +65,7 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
     for line in short_plan(job):
         job.reporter.say(f"  {line}")
     progress = job.progress
-    with _stop_signals() as asked, job.reporter.job("train", job.steps, progress.step) as bar:
+    with stop_signals() as asked, job.reporter.job("train", job.steps, progress.step) as bar:
         if recipe.evaluate.before and not progress.step:
             _evaluate(job)
         current: Phase | None = None
@@ -262,29 +260,3 @@ def _first_evaluation(log: Path) -> dict[str, Any] | None:
         if record["event"] == "evaluate" and record["step"] == 0:
             return {key: record[key] for key in ("metrics", "overall", "examples")}
     return None
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM are noted, so that the step can be finished and saved; a second one is obeyed at once."""
-    asked: list[int] = []
-    watched = (signal.SIGINT, signal.SIGTERM)
-    alone = os.environ.get("WORLD_SIZE", "1") == "1"  # torchrun passes a signal on several times
-    before = {number: signal.getsignal(number) for number in watched}
-
-    def note(number: int, frame: Any) -> None:
-        asked.append(number)
-        for one in watched if alone else ():
-            signal.signal(one, before[one])
-
-    try:
-        for number in watched:
-            signal.signal(number, note)
-    except ValueError:  # not the main thread: whoever runs us handles signals
-        yield asked
-        return
-    try:
-        yield asked
-    finally:
-        for number in watched:
-            signal.signal(number, before[number])

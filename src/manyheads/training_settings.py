@@ -180,6 +180,29 @@ class PhaseSettings(Model):
     """By default training.schedule."""
 
 
+class PretrainSettings(Model):
+    """Further pre-training by `manyheads pretrain`: the encoder guesses hidden tokens."""
+
+    epochs: int = Field(1, ge=1)
+    """Passes over the texts."""
+    max_steps: int | None = Field(None, ge=1)
+    """Stop after so many optimizer steps."""
+    batch_size: int = Field(32, ge=1)
+    """Texts per step."""
+    learning_rate: float = Field(5e-5, gt=0)
+    """Peak learning rate; it then falls linearly to 0."""
+    warmup: float = Field(0.06, ge=0, le=1)
+    """Share of the steps in which the rate rises."""
+    share: float = Field(0.15, gt=0, lt=1)
+    """Share of a text's tokens that are hidden, at least one."""
+    whole_words: bool = False
+    """Hide all pieces of a word, or none."""
+    tasks: list[str] | None = Field(None, min_length=1)
+    """Whose train texts are used; by default all tasks'."""
+    files: list[str] = []
+    """Text files, a text per line, in place of the tasks' texts; relative to data.root."""
+
+
 class EvaluateSettings(Model):
     """When and on what the model is evaluated."""
 

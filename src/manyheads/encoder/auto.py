@@ -64,6 +64,10 @@ class AutoEncoder(Encoder):
             found[layer] = packed if tokens.kept is None else packed[tokens.kept]
         return found
 
+    @property
+    def words(self) -> Tensor:
+        return self.model.get_input_embeddings().weight
+
     def save(self, folder: Path) -> None:
         self.model.save_pretrained(folder)
 

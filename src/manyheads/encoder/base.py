@@ -20,6 +20,11 @@ class Encoder(nn.Module):
     pooler: nn.Module | None  # the encoder's own dense + tanh on the first token, where it has one
 
     @property
+    def words(self) -> Tensor:
+        """The embeddings of word pieces [pieces, embedding width]."""
+        raise NotImplementedError
+
+    @property
     def draws_dropout(self) -> bool:
         """Whether the same input may now give other states a second time."""
         return self.training

@@ -117,6 +117,10 @@ class Bert(Encoder):
         return found
 
     @property
+    def words(self) -> Tensor:
+        return self.word.weight
+
+    @property
     def draws_dropout(self) -> bool:
         config = self.config
         rates = (self.dropout.rate, config.hidden_dropout_prob, config.attention_probs_dropout_prob)

@@ -1,0 +1,57 @@
+"""The texts of further pre-training: those of the tasks' train files, or of plain text files, each once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from manyheads.errors import UserError
+from manyheads.pretrain.masking import Vocabulary
+from manyheads.recipe import Recipe
+from manyheads.task_data import load_tasks
+from manyheads.tokens import Sequence, Tokenizer, tokenise, truncate_pair
+
+
+def collect_texts(recipe: Recipe, tokenizer: Tokenizer, longest: int, vocabulary: Vocabulary) -> list[Sequence]:
+    """Framed and truncated as a task would see them; a pair is one text. What has no ordinary token is left out."""
+    files = recipe.pretrain.files
+    columns = [_lines(Path(recipe.data.root or "."), file, recipe) for file in files]
+    texts = [(column,) for column in columns] if files else _of_tasks(recipe)
+    found: dict[bytes, Sequence] = {}
+    for sides in texts:
+        tokens = tuple(tokenise(side, tokenizer) for side in sides)
+        for row in range(len(tokens[0])):
+            one = _frame(tokenizer, [np.asarray(column[row]) for column in tokens], longest)
+            if np.isin(one.ids, vocabulary.ordinary).any():
+                found.setdefault(one.ids.tobytes(), one)
+    return list(found.values())
+
+
+def _of_tasks(recipe: Recipe) -> list[tuple[pa.ChunkedArray, ...]]:
+    wanted = recipe.pretrain.tasks or list(recipe.tasks)
+    return [tuple(data.train.texts) for name, data in load_tasks(recipe).items() if name in wanted]
+
+
+def _lines(root: Path, file: str, recipe: Recipe) -> pa.ChunkedArray:
+    path = root / file
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        place = recipe.place("pretrain", "files")
+        raise UserError(f"{place}: '{path}' cannot be read as a text file in UTF-8: {error}.") from None
+    return pa.chunked_array([[line for line in lines if line]], type=pa.string())
+
+
+def _frame(tokenizer: Tokenizer, sides: list[np.ndarray], longest: int) -> Sequence:
+    frame = tokenizer.frame
+    if len(sides) == 1:
+        body = sides[0][: longest - frame.around_one]
+        ids = np.concatenate([frame.start, body, frame.end])
+        return Sequence(ids.astype(np.int64), np.zeros(len(ids), dtype=np.int64))
+    first, second = truncate_pair(len(sides[0]), len(sides[1]), longest - frame.around_two)
+    ids = np.concatenate([frame.start, sides[0][:first], frame.middle, sides[1][:second], frame.end])
+    segments = np.full(len(ids), frame.segment_b)
+    segments[: len(frame.start) + first + len(frame.middle)] = 0
+    return Sequence(ids.astype(np.int64), segments.astype(np.int64))
