@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -82,6 +83,84 @@ def test_a_combination_goes_on_through_phases_and_a_phase_may_have_its_own(toy_r
     assert after != 1
 
 
+def test_weights_with_a_memory_move_in_a_real_run(toy_recipe: ToyRecipe) -> None:
+    """The loop tells them losses and epochs: the third epoch, or window, has weights of its own."""
+    for combine in ({"name": "dynamic-weights"}, {"name": "dynamic-weights", "every": 3}):
+        training = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-3}
+        name = f"memory-{len(combine)}"
+        run = train(load_recipe(toy_recipe(name=name, combine=combine, training=training)), quiet=True)
+        weights = [record["weights"]["mood"] for record in log_of(run.folder)]
+        first = 6 if "every" in combine else 10  # two windows, or two epochs of five steps
+        assert all(one == pytest.approx(1) for one in weights[:first])
+        assert all(one != pytest.approx(1, abs=1e-4) for one in weights[first:])
+
+
+OWN = """
+import torch
+from manyheads.combine import Aggregator, Scalarizer
+from manyheads.registry import register
+
+@register("scalarizers", "forgetful")
+class Forgetful(Scalarizer):
+    \"\"\"Σ L², which does not say that it is not affine.\"\"\"
+    def forward(self, losses):
+        return sum(loss**2 for loss in losses.values())
+
+@register("scalarizers", "first-only")
+class FirstOnly(Scalarizer):
+    \"\"\"The first task alone.\"\"\"
+    def forward(self, losses):
+        return 2 * losses["mood"] + 0
+
+@register("scalarizers", "no-tensor")
+class NoTensor(Scalarizer):
+    \"\"\"A number that is none of torch's.\"\"\"
+    def forward(self, losses):
+        return 3.0
+
+@register("aggregators", "too-long")
+class TooLong(Aggregator):
+    \"\"\"One weight too many.\"\"\"
+    def forward(self, gramian, present):
+        return torch.ones(len(present) + 1)
+
+@register("aggregators", "not-numbers")
+class NotNumbers(Aggregator):
+    \"\"\"Weights that are not numbers.\"\"\"
+    def forward(self, gramian, present):
+        return torch.full((len(present),), float("nan"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("forgetful", "'forgetful' weighs tasks by their losses; its class must say affine = False"),
+        ("no-tensor", "NoTensor gave 3.0; expected one number in a tensor"),
+        ("too-long", "TooLong gave a tensor of shape [3]; expected a weight for each of mood, near"),
+        ("not-numbers", "NotNumbers gave weights that are not finite: [nan, nan]"),
+    ],
+)
+def test_faults_of_own_parts_are_named(name: str, message: str, recipe_file: RecipeFile, toy_data: Path) -> None:
+    (toy_data / "own.py").write_text(OWN)
+    check_refused(manyheads("train", recipe_file(imports=["own.py"], combine=name)), message)
+
+
+def test_a_loss_may_be_left_out(recipe_file: RecipeFile, toy_data: Path) -> None:
+    (toy_data / "own.py").write_text(OWN)
+    assert manyheads("train", recipe_file(imports=["own.py"], combine="first-only"), "-q").returncode == 0
+    assert all(record["weights"] == {"mood": 2.0, "near": 0.0} for record in log_of(toy_data / "runs" / "toy"))
+
+
+def test_losses_that_depend_on_each_other_with_layer_factors_and_one_task_a_step(toy_recipe: ToyRecipe) -> None:
+    tasks = {
+        "mood": {"train": "mood.csv", "layer_factors": {"layers": [2], "chosen": 2}},
+        "near": {"train": "near.tsv", "range": [0, 5]},
+    }
+    run = train(load_recipe(toy_recipe(tasks=tasks, combine="geometric-mean", sampler="proportional")), quiet=True)
+    assert all(list(one["weights"].values()) == pytest.approx([1.0]) for one in log_of(run.folder))
+
+
 def test_layer_factors_of_a_task(toy_recipe: ToyRecipe) -> None:
     """Paper A's reading: nothing that the one task sends reaches layer 1, so with it alone the layer only decays."""
     tasks = {"mood": {"train": "mood.csv", "layer_factors": {"layers": [2], "others": 0.0}}}
@@ -112,7 +191,9 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"combine": {"name": "liebel-korner", "only": ["sst"]}}, ["'liebel-korner': 'only': no task 'sst'"]),
     ({"combine": {"name": "uncertainty", "rate": 0}}, ["combine.losses: option 'rate' of 'uncertainty'"]),
     ({"combine": {"name": "pcgrad", "reduction": "max"}}, ["combine.gradients: option 'reduction' of 'pcgrad'"]),
-    ({"combine": {"layers": [1]}}, ["combine: 'layers' says where gradients are changed; name in 'gradients' what"]),
+    ({"combine": {"layers": [1]}}, ["combine: 'layers' is about changed gradients; name in 'gradients' what"]),
+    ({"combine": {"copies": "bf16"}}, ["combine: 'copies' is about changed gradients; name in 'gradients' what"]),
+    ({"combine": None}, ["combine: expected a name, or a mapping with 'losses' and 'gradients', found None"]),
     ({"combine": {"name": "pcgrad", "layers": [9]}}, ["combine.layers: layers are 1 to 2 here", "found [9]"]),
     ({"combine": {"name": "pcgrad", "gradients": "mgda"}}, ["'pcgrad' stands for 'gradients', which is given as well"]),
     ({"combine": {"losses": "sum", "gradient": "mgda"}}, ["combine.gradient: unknown key. Did you mean 'gradients'?"]),
@@ -179,7 +260,7 @@ def test_an_aggregators_gradients_are_measured_for_nothing(toy_recipe: ToyRecipe
     assert set(records[0]["norms"]) == {"embeddings", "layer 1", "layer 2"}
     told = describe_conflicts(read_conflicts(Run(run.folder)))
     assert "at a cost of no extra time" in told[0]
-    assert "PCGrad, which this run uses, moved the summed step in" in told[-1]
+    assert "The run's own surgery turned the shared step in" in told[-1]
 
 
 @pytest.mark.parametrize("sampler", ["proportional", "sequential"])
@@ -230,55 +311,106 @@ def test_where_nothing_was_measured_the_command_says_why(recipe_file: RecipeFile
     check_refused(manyheads("conflicts", toy_data), "not a run folder")
 
 
-def conflicts(cosine: float, error: float | None, ratio: float = 1.0, change: float = 0.0, **more: Any) -> Conflicts:
+def conflicts(cosine: float, error: float | None, ratio: float = 1.0, steps: int = 20, **more: Any) -> Conflicts:
     groups = {
-        "all shared": Agreement(20, cosine, error, 0.8, ratio),
-        "layer 1": Agreement(20, cosine - 0.1, 0.01, 0.9, 1),
+        "all shared": Agreement(steps, cosine, error, 0.8, ratio),
+        "layer 1": Agreement(steps, cosine - 0.1, 0.01, 0.9, 1),
     }
-    settings = {"steps": [25, 75], "took": 2.0, "training": 100.0, "change": change, "often": 0.5}
-    combination = {"losses": "sum", "gradients": None}
-    return Conflicts(pairs={"a – b": groups}, **{**settings, "combination": combination, **more})  # type: ignore[arg-type]
+    settings = {"steps": list(range(25, 25 + steps)), "took": 2.0, "training": 100.0, "together": steps, "did": []}
+    return Conflicts(pairs={"a – b": groups}, **{"would": [0.0, 0.02], **settings, **more})  # type: ignore[arg-type]
 
 
 def test_words_follow_the_figures() -> None:
     told = describe_conflicts(conflicts(-0.2, 0.05))
     assert "at a cost of 2 s, 2.0% of the training" in told[0]
     assert told[1] == "a and b pull against each other (cosine -0.20, in 80% of the steps), most in layer 1 (-0.30)."
-    assert (
-        describe_conflicts(conflicts(0.3, 0.05))[1]
-        == "a and b help each other (cosine +0.30), most in layer 1 (+0.20)."
+    assert describe_conflicts(conflicts(0.3, 0.05))[1] == (
+        "a and b help each other (cosine +0.30), most in layer 1 (+0.20)."
     )
     unsure = describe_conflicts(conflicts(-0.08, 0.05))[1]
     assert unsure == (
-        "a and b neither help nor hinder each other (cosine -0.08), though they pull against each other in layer 1."
+        "a and b show no clear agreement or conflict (cosine -0.08), though they pull against each other in layer 1."
     )
-    assert "neither help nor hinder" in describe_conflicts(conflicts(-0.5, None))[1], "one step proves nothing"
-    assert any(
-        "b sends gradients 4.0 times as long as a's" in one for one in describe_conflicts(conflicts(0.3, 0.05, 0.25))
-    )
+    assert "neither help nor hinder each other (cosine +0.01)" in describe_conflicts(conflicts(0.01, 0.01))[1]
+    few = describe_conflicts(conflicts(-0.5, 0.01, steps=9))
+    assert "too few to say" in few[1]
+    assert not any("pull against" in one for one in few)
+    loud = describe_conflicts(conflicts(0.3, 0.05, 0.25))[2]
+    assert loud.startswith("b sends gradients 4.0 times as long as a's")
+    assert "b: 0.25 makes them equal" in loud
     assert not any("as long as" in one for one in describe_conflicts(conflicts(0.3, 0.05, 0.5)))
-    assert "worth a trial" in describe_conflicts(conflicts(-0.2, 0.05, change=0.2))[-1]
-    assert "little to expect" in describe_conflicts(conflicts(-0.2, 0.05, change=0.01))[-1]
+    assert "in 50% of the steps, by 1.0% of its length" in describe_conflicts(conflicts(-0.2, 0.05))[-1]
+    assert "little to expect" in describe_conflicts(conflicts(-0.2, 0.05))[-1]
+    assert "worth a trial" in describe_conflicts(conflicts(-0.2, 0.05, would=[0.2]))[-1]
+    assert "one task each, so surgery has nothing to do" in describe_conflicts(conflicts(0, 0.1, together=0))[-1]
+    assert (
+        "own surgery turned the shared step in 100% of the 1 measured"
+        in describe_conflicts(conflicts(0, 0.1, did=[0.1]))[-1]
+    )
     assert conflict_table(conflicts(-0.2, None))[0] == {"": "all shared", "a – b": "-0.20, 80% against"}
 
 
-def test_what_surgery_would_have_changed_is_worked_out_from_the_log(toy_recipe: ToyRecipe) -> None:
-    """Two gradients of length 1 and 2 with cosine −½: p₁ = g₁ + ¼·g₂, p₂ = g₂ + 1·g₁; Σp − Σg = g₁ + ¼·g₂."""
-    run = train(load_recipe(toy_recipe()), quiet=True)
-    record = {
+def test_verdicts_are_rarely_wrong_where_there_is_nothing() -> None:
+    """Pure noise over twelve steps, three pairs, seven layer groups: some verdict in about one table of twenty."""
+    random = np.random.default_rng(0)
+    wrong = 0
+    for _ in range(400):
+        cells = random.normal(scale=0.1, size=(21, 12))
+        found = [Agreement(12, one.mean(), one.std(ddof=1) / 12**0.5, 0.5, 1.0) for one in cells]
+        wrong += any(one.direction(21) for one in found)
+    assert wrong < 0.09 * 400
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    """Two gradients of length 1 and 2 with cosine −½."""
+    return {
         "event": "conflicts",
         "tasks": ["mood", "near"],
-        "norms": {"layer 1": [1.0, 2.0]},
-        "cosines": {"layer 1": [-0.5]},
+        "trained": ["mood", "near"],
+        "norms": {"layer 1": [1.0, 2.0], "layer 2": [0.0, 0.0]},
+        "cosines": {"layer 1": [-0.5], "layer 2": [None]},
         "took": 0.5,
         "step": 3,
         "epoch": 1,
         "seconds": 1.0,
+        **changes,
     }
-    with (run.folder / "log.jsonl").open("a") as file:
-        file.write(json.dumps(record) + "\n" + '{"event": "st')  # a line that is being written
-    found = read_conflicts(Run(run.folder))
+
+
+@pytest.fixture
+def log_with(toy_recipe: ToyRecipe) -> Callable[..., Conflicts]:
+    run = train(load_recipe(toy_recipe()), quiet=True)
+    before = (run.folder / "log.jsonl").read_text()
+
+    def read(*records: dict[str, Any]) -> Conflicts:
+        lines = "".join(json.dumps(one) + "\n" for one in records)
+        (run.folder / "log.jsonl").write_text(before + lines + '{"event": "st')  # a line that is being written
+        return read_conflicts(Run(run.folder))
+
+    return read
+
+
+def test_what_surgery_would_have_changed_is_worked_out_from_the_log(log_with: Callable[..., Conflicts]) -> None:
+    """p₁ = g₁ + ¼·g₂, p₂ = g₂ + 1·g₁; Σp − Σg = g₁ + ¼·g₂."""
+    found = log_with(record())
     moved, whole = 1 + 4 / 16 - 2 * 0.25, 1 + 4 - 2
-    assert found.change == pytest.approx((moved / whole) ** 0.5)
-    assert (found.often, found.steps, found.took) == (1.0, [3], 0.5)
+    assert found.would == pytest.approx([(moved / whole) ** 0.5])
+    assert (found.together, found.did, found.steps, found.took) == (1, [], [3], 0.5)
     assert found.pairs["mood – near"]["all shared"] == Agreement(1, -0.5, None, 1.0, 0.5)
+    assert "layer 2" not in found.pairs["mood – near"], "no gradient, no cosine"
+
+
+def test_a_step_with_one_task_leaves_surgery_nothing_to_do(log_with: Callable[..., Conflicts]) -> None:
+    found = log_with(record(trained=["near"], surgery={"near": 1.0}, operated=["layer 1"]))
+    assert (found.together, found.would, found.did) == (0, [], [])
+
+
+def test_what_the_runs_own_surgery_did_is_worked_out_where_it_acted(log_with: Callable[..., Conflicts]) -> None:
+    """The angle between Σ w·g and Σ g: with w = (1, 0), g₁ against g₁ + g₂, cos = (1 − 1)/(1·√3) = 0."""
+    used = {"surgery": {"mood": 1.0, "near": 0.0}}
+    assert log_with(record(**used, operated=["layer 1"])).did == pytest.approx([2**0.5])
+    assert log_with(record(**used, operated=["layer 2"])).did == pytest.approx([0.0]), "other layers were added up"
+    half = {"surgery": {"mood": 0.5, "near": 0.5}, "operated": ["layer 1"]}
+    assert log_with(record(**half)).did == pytest.approx([0.0], abs=1e-7), (
+        "the same direction, a mean in place of a sum"
+    )

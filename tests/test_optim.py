@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.optim import build_optimizer, parameter_groups, rate_factor
+from manyheads.optim import build_optimizer, parameter_groups, rate_factor, set_rates
 from manyheads.recipe import Training
+from manyheads.registry import find
 
 
 def test_rate_rises_then_falls_linearly_and_is_never_zero_in_use() -> None:
@@ -24,6 +25,15 @@ def test_biases_and_norms_do_not_decay_and_frozen_tensors_are_left_out() -> None
     assert [tuple(one.shape) for one in decayed["params"]] == [(4, 3), (5, 4)]
     assert [tuple(one.shape) for one in plain["params"]] == [(4,), (4,), (4,)]
     assert (decayed["weight_decay"], plain["weight_decay"]) == (0.02, 0.0)
+
+
+def test_task_weights_have_their_own_rate_and_no_decay() -> None:
+    learnt = find("scalarizers", "uncertainty").factory(["a", "b"], rate=0.03)
+    *_, group = parameter_groups(nn.Linear(2, 2), Training(weight_decay=0.5), [learnt])
+    assert (group["name"], group["weight_decay"], group["lr"], len(group["params"])) == ("task weights", 0.0, 0.03, 2)
+    optimizer = build_optimizer(nn.Linear(2, 2), Training(), [learnt])
+    set_rates(optimizer, peak=1e-4, factor=0.5)
+    assert [one["lr"] for one in optimizer.param_groups] == pytest.approx([5e-5, 5e-5, 0.015])
 
 
 def test_one_step_of_adamw_by_hand() -> None:

@@ -80,11 +80,14 @@ def describe_combination(job: TrainingJob, phase: Phase) -> str:
     """'losses by uncertainty, gradients by pcgrad: 3 copies of the shared gradient, 90 MB each'."""
     settings = phase.settings.combine or job.recipe.combine
     losses = f"losses by {settings.losses.name}"
+    copies = len(phase.settings.tasks or job.model.tasks)
     if settings.gradients is None:
-        return losses
+        size = sum(one.numel() for one in shared_parameters(job.model).values()) * 4 / 1e6
+        measured = copies > 1 and job.recipe.training.conflicts > 0
+        held = f" (measuring conflicts holds {copies} copies of the shared gradient, at most {size:,.0f} MB each)"
+        return losses + (held if measured else "")
     chosen = shared_parameters(job.model, settings.layers).values()
     size = sum(one.numel() for one in chosen) * (2 if settings.copies == "bf16" else 4) / 1e6
-    copies = len(phase.settings.tasks or job.model.tasks)
     copied = f"{copies} copies of the shared gradient, at most {size:,.0f} MB each"
     where = f" in layers {', '.join(map(str, settings.layers))}" if settings.layers else ""
     return f"{losses}, gradients by {settings.gradients.name}{where}: {copied}"

@@ -9,11 +9,13 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from manyheads.errors import UserError
 from manyheads.run import Run
 
 EVERYWHERE = "all shared"
+ENOUGH = 10  # measured steps, to say anything
 SMALL = 0.02  # a mean cosine that is nearly none
 LOUD = 3.0  # a gradient so many times as long as another's decides the step
 CHANGED = 0.1  # surgery that moves the step by less than this share of its length is not worth a trial
@@ -29,11 +31,15 @@ class Agreement:
     against: float  # share of the steps with a negative cosine
     ratio: float  # how many times as long the first one's gradient is, as a geometric mean
 
-    @property
-    def direction(self) -> int:
-        """1 where they help each other, -1 where they fight, 0 where it is small or may be chance."""
-        unsure = self.error is None or abs(self.cosine) <= 2 * self.error or abs(self.cosine) < SMALL
-        return 0 if unsure else 1 if self.cosine > 0 else -1
+    def direction(self, looks: int) -> int:
+        """1 where they help each other, -1 where they fight, 0 where it is small or may be chance.
+
+        By Student's t at 5 %, shared among as many `looks` as are taken at once (Bonferroni).
+        """
+        if self.error is None or self.steps < ENOUGH or abs(self.cosine) < SMALL:
+            return 0
+        sure = abs(self.cosine) > student.ppf(1 - 0.025 / looks, self.steps - 1) * self.error
+        return (1 if self.cosine > 0 else -1) if sure else 0
 
 
 @dataclass(frozen=True)
@@ -43,10 +49,10 @@ class Conflicts:
     steps: list[int]
     took: float  # seconds
     training: float  # seconds of all steps
-    combination: dict[str, str | None]
     pairs: dict[str, dict[str, Agreement]]  # 'a – b' → layer group → how they agree
-    change: float  # by which share of its length PCGrad would move the summed step, on average
-    often: float  # in which share of the steps it would move it at all
+    together: int  # in how many of the steps more than one task was trained
+    would: list[float]  # by which share of its length PCGrad would move each of these steps
+    did: list[float]  # by which share the run's own aggregator moved those steps that have one
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,32 +65,32 @@ def read_conflicts(run: Run) -> Conflicts:
     if not found:
         raise UserError(f"{run.folder}: no conflicts were measured: {_why_none(run, log)}")
     values: dict[str, dict[str, list[tuple[float, float]]]] = {}  # pair → group → (cosine, ratio)
-    changes = []
+    would, did = [], []
     for record in found:
         gramians = _gramians(record)
-        gramians = {EVERYWHERE: np.sum(list(gramians.values()), axis=0), **gramians}
-        changes.append(_pcgrad_change(gramians[EVERYWHERE]))
+        whole = np.sum(list(gramians.values()), axis=0)
+        trained = [record["tasks"].index(task) for task in record["trained"]]
+        if len(trained) > 1:
+            would.append(_pcgrad_change(whole[np.ix_(trained, trained)]))
+            if "surgery" in record:
+                did.append(_change(gramians, trained, record))
         order = [task for task in run.recipe.tasks if task in record["tasks"]]  # as the recipe has them
         for one, other in combinations(order, 2):
             i, j = record["tasks"].index(one), record["tasks"].index(other)
-            for group, gramian in gramians.items():
+            for group, gramian in {EVERYWHERE: whole, **gramians}.items():
                 lengths = math.sqrt(gramian[i, i]), math.sqrt(gramian[j, j])
                 if all(lengths):
                     cosine = float(gramian[i, j]) / (lengths[0] * lengths[1])
                     by_group = values.setdefault(f"{one} – {other}", {})
                     by_group.setdefault(group, []).append((cosine, lengths[0] / lengths[1]))
-    combine = run.recipe.combine
     return Conflicts(
         steps=[record["step"] for record in found],
         took=sum(record["took"] for record in found),
         training=max(record["seconds"] for record in log),
-        combination={
-            "losses": combine.losses.name,
-            "gradients": combine.gradients.name if combine.gradients else None,
-        },
         pairs={pair: {group: _agreement(some) for group, some in groups.items()} for pair, groups in values.items()},
-        change=float(np.mean(changes)),
-        often=float(np.mean([one > 1e-9 for one in changes])),
+        together=len(would),
+        would=would,
+        did=did,
     )
 
 
@@ -109,9 +115,27 @@ def _pcgrad_change(gramian: np.ndarray) -> float:
             inner = rows[i] @ gramian[j]
             if i != j and inner < 0:
                 rows[i, j] -= inner / gramian[j, j]
-    added = rows.sum(axis=0) - 1
-    length = np.ones(size) @ gramian @ np.ones(size)
-    return math.sqrt(max(0.0, added @ gramian @ added) / length) if length > 0 else 0.0
+    return _length(gramian, rows.sum(axis=0) - 1) / max(_length(gramian, np.ones(size)), 1e-30)
+
+
+def _change(gramians: dict[str, np.ndarray], trained: list[int], record: dict[str, Any]) -> float:
+    """How far the shared step was from that of the sum, each as long as the other: weights may be means or sums."""
+    weights = np.array([record["surgery"][record["tasks"][i]] for i in trained])
+    plain = np.ones(len(trained))
+    whole = before = across = 0.0  # ‖a‖², ‖b‖², a·b of the two steps, layer group by layer group
+    for group, gramian in gramians.items():
+        own = gramian[np.ix_(trained, trained)]
+        used = weights if group in record["operated"] else plain
+        whole += used @ own @ used
+        before += plain @ own @ plain
+        across += used @ own @ plain
+    if min(whole, before) <= 0:
+        return 0.0
+    return math.sqrt(max(0.0, 2 - 2 * across / math.sqrt(whole * before)))
+
+
+def _length(gramian: np.ndarray, weights: np.ndarray) -> float:
+    return math.sqrt(max(0.0, weights @ gramian @ weights))
 
 
 def _agreement(values: Sequence[tuple[float, float]]) -> Agreement:
@@ -160,49 +184,68 @@ def describe_conflicts(found: Conflicts) -> list[str]:
         f"{len(found.steps)} steps measured, from {found.steps[0]:,} to {found.steps[-1]:,}, at a cost of {cost}. "
         "Cosines of single batches are noisy, which pulls them towards 0: their signs over many steps count."
     ]
-    for pair, groups in found.pairs.items():
-        lines.append(_describe_pair(pair, groups))
+    if len(found.steps) < ENOUGH:
+        lines.append(
+            f"That is too few to say which tasks agree: {ENOUGH} or more are needed. Train longer, or with a larger "
+            "training.conflicts."
+        )
+    else:
+        lines += [_describe_pair(pair, groups, len(found.pairs)) for pair, groups in found.pairs.items()]
     for pair, groups in found.pairs.items():
         ratio = groups[EVERYWHERE].ratio
         if max(ratio, 1 / ratio) >= LOUD:
             loud, quiet = pair.split(" – ") if ratio > 1 else reversed(pair.split(" – "))
+            times = max(ratio, 1 / ratio)
             lines.append(
-                f"{loud} sends gradients {max(ratio, 1 / ratio):.1f} times as long as {quiet}'s, so the shared step is "
-                f"mostly {loud}'s. To balance them: combine.losses=uncertainty, or fixed weights; combine.gradients="
-                "imtl-g weighs directions alike."
+                f"{loud} sends gradients {times:.1f} times as long as {quiet}'s, so the shared step is mostly {loud}'s."
+                f" If {quiet} suffers, weigh {loud} less (combine.losses fixed, {loud}: {1 / times:.2f} makes them "
+                "equal), or take combine.gradients=imtl-g, which serves all directions alike."
             )
     lines.append(_describe_surgery(found))
     return lines
 
 
-def _describe_pair(pair: str, groups: dict[str, Agreement]) -> str:
+def _describe_pair(pair: str, groups: dict[str, Agreement], pairs: int) -> str:
     one, other = pair.split(" – ")
     whole = groups[EVERYWHERE]
+    looks = pairs * (len(groups) - 1)
     inner = {group: some for group, some in groups.items() if group != EVERYWHERE}
     size = f"cosine {whole.cosine:+.2f}"
-    if not whole.direction:
-        fights = [group for group, some in inner.items() if some.direction < 0]
+    direction = whole.direction(pairs)
+    if not direction:
+        fights = [group for group, some in inner.items() if some.direction(looks) < 0]
         where = f", though they pull against each other in {_list(fights)}" if fights else ""
-        return f"{one} and {other} neither help nor hinder each other ({size}){where}."
-    if whole.direction > 0:
-        best = max(inner, key=lambda group: inner[group].cosine)
-        return f"{one} and {other} help each other ({size}), most in {best} ({inner[best].cosine:+.2f})."
-    worst = min(inner, key=lambda group: inner[group].cosine)
-    return (
-        f"{one} and {other} pull against each other ({size}, in {whole.against:.0%} of the steps), most in {worst} "
-        f"({inner[worst].cosine:+.2f})."
-    )
+        sure = whole.error is not None and abs(whole.cosine) + 2 * whole.error < 5 * SMALL
+        said = "neither help nor hinder each other" if sure else "show no clear agreement or conflict"
+        return f"{one} and {other} {said} ({size}){where}."
+    most = max(inner, key=lambda group: direction * inner[group].cosine)
+    where = f", most in {most} ({inner[most].cosine:+.2f})" if inner[most].direction(looks) == direction else ""
+    if direction > 0:
+        return f"{one} and {other} help each other ({size}){where}."
+    return f"{one} and {other} pull against each other ({size}, in {whole.against:.0%} of the steps){where}."
 
 
 def _describe_surgery(found: Conflicts) -> str:
-    used = found.combination["gradients"]
-    effect = f"moved the summed step in {found.often:.0%} of the steps, by {found.change:.1%} of its length on average"
-    if used == "pcgrad":
-        return f"PCGrad, which this run uses, {effect}."
-    would = f"PCGrad would have {effect}"
-    if found.change < CHANGED:
+    if not found.together:
+        return (
+            "The measured steps train one task each, so surgery has nothing to do in them; it needs a sampler whose "
+            "rounds have several tasks, such as batch-round-robin."
+        )
+    if found.did:
+        return (
+            f"The run's own surgery turned the shared step in {_share(found.did)} of the {len(found.did)} measured "
+            f"steps that had it, by {np.mean(found.did):.1%} of its length on average."
+        )
+    change = float(np.mean(found.would))
+    often = f"in {_share(found.would)} of the steps, by {change:.1%} of its length on average"
+    would = f"PCGrad would have moved the step {often}"
+    if change < CHANGED:
         return f"{would}: there is little to expect of surgery. Look at weights and sampling first."
     return f"{would}: worth a trial with combine.gradients=pcgrad, compared over several seeds."
+
+
+def _share(changes: Sequence[float]) -> str:
+    return f"{np.mean([one > 1e-6 for one in changes]):.0%}"
 
 
 def _list(names: Sequence[str]) -> str:

@@ -16,13 +16,16 @@ import torch
 from torch import Tensor
 
 from manyheads.combine.backward import Step
-from manyheads.combine.task_gradients import shared_parameters
+from manyheads.combine.task_gradients import layer_name, shared_parameters
 from manyheads.sampling import Batch
 from manyheads.seeding import generator
 
 if TYPE_CHECKING:
     from manyheads.job import TrainingJob
     from manyheads.schedule import Phase
+
+
+FREE_EVERY = 10  # steps, where measuring costs nothing but lines in the log
 
 
 @dataclass(frozen=True)
@@ -33,14 +36,21 @@ class Measured:
     gramians: dict[str, Tensor] | None
     seconds: float
 
-    def record(self, done: Step) -> dict[str, Any]:
-        """For the log: per layer group each task's norm, and the cosine of each pair."""
+    def record(self, done: Step, phase: Phase) -> dict[str, Any]:
+        """For the log: per layer group each task's norm, and the cosine of each pair; and what the step itself did."""
         gramians = done.gramians if self.gramians is None else self.gramians
         tasks = list(done.weights) if self.gramians is None else self.tasks
+        aggregator, layers = phase.combination.aggregator, phase.combination.layers
+        surgery = {}
+        if aggregator is not None:
+            operated = list(gramians) if layers is None else [layer_name(layer) for layer in layers]
+            surgery = {"surgery": done.weights, "operated": operated}
         norms = {group: gramian.diagonal().clamp(min=0).sqrt() for group, gramian in gramians.items()}
         return {
             "event": "conflicts",
             "tasks": tasks,
+            "trained": list(done.losses),
+            **surgery,
             "norms": {group: [_short(float(one)) for one in values] for group, values in norms.items()},
             "cosines": {
                 group: [_cosine(gramian, i, j) for i, j in combinations(range(len(tasks)), 2)]
@@ -60,11 +70,12 @@ def measure_conflicts(job: TrainingJob, phase: Phase, rounds: list[list[Batch]])
     allowed = share * (sum(progress.examples.values()) + here) - progress.measured
     absent = [task for task in tasks if task not in {batch.task for one in rounds for batch in one}]
     needed = here + sum(job.batch_sizes[task] for task in absent)
+    if phase.combination.aggregator is not None and phase.combination.layers is None and not absent:
+        free = share >= 1 or progress.step % FREE_EVERY == FREE_EVERY - 1
+        return Measured(tasks, None, 0.0) if free and shared_parameters(job.model) else None
     if needed > allowed or not shared_parameters(job.model):
         return None
     progress.measured += needed
-    if phase.combination.aggregator is not None and phase.combination.layers is None and not absent:
-        return Measured(tasks, None, 0.0)
     began = time.monotonic()
     seeds = (job.recipe.seed, progress.step)
     wanted = [*rounds, [_some(job, task) for task in absent]]

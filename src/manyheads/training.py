@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from manyheads import checkpoint as saved
+from manyheads.combine import Sum
 from manyheads.combine.backward import NonFiniteLoss
 from manyheads.conflicts import measure_conflicts
 from manyheads.errors import Interrupted, UserError
@@ -76,6 +77,7 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
                 progress.stale = 0
                 job.schedule.begin(phase, job.model)
             if progress.out_of_patience(recipe):
+                phase.combination.scalarizer.end_epoch()
                 job.reporter.say(f"phase {phase.name} ends after step {step:,}: {progress.why_stopped(recipe)}")
                 if phase is job.schedule.phases[-1] or len(progress.resting) == len(recipe.tasks):
                     break
@@ -135,13 +137,13 @@ def _step(job: TrainingJob, phase: Phase, rounds: list[list[Batch]], asked: bool
         one.after_step(job.model)
     progress.count(rounds, time.monotonic() - began)
     change = job.schedule.change_at(step)  # a new phase or epoch, with what it changes
-    weights = {"weights": done.factors} if set(done.factors.values()) != {1.0} else {}  # what the scalarizer did
+    weights = {} if isinstance(phase.combination.scalarizer, Sum) else {"weights": done.factors}  # of the scalarizer
     surgery = {"surgery": done.weights} if done.weights else {}  # what the aggregator did
     terms = {"regularise": done.terms} if done.terms else {}
     more = {**weights, **surgery, **terms, **change}
     job.write_log({"event": "step", "loss": done.losses, "rate": rate, "gradient_norm": norm, **more})
     if conflicts is not None:
-        job.write_log(conflicts.record(done))
+        job.write_log(conflicts.record(done, phase))
     progress.note_losses(done.losses)
     progress.moved = True
     return done.alarmed

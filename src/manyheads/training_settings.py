@@ -42,7 +42,9 @@ class CombineSettings(Model):
         """`combine: pcgrad`, `combine: {name: uncertainty, rate: 0.01}` → which of the two it is."""
         if isinstance(value, str):
             value = {"name": value}
-        if not isinstance(value, dict) or "name" not in value:
+        if not isinstance(value, dict):
+            raise ValueError(f"expected a name, or a mapping with 'losses' and 'gradients', found {value!r}")
+        if "name" not in value:
             return value
         own = {key: one for key, one in value.items() if key in cls.model_fields}
         named = {key: one for key, one in value.items() if key not in cls.model_fields}

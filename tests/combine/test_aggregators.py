@@ -265,6 +265,23 @@ def test_every_aggregator_is_compared_with_torchjds() -> None:
     assert set(THEIRS) == {part.name for part in parts("aggregators")}
 
 
+def test_cagrad_stays_near_the_mean_where_a_task_has_hardly_a_gradient() -> None:
+    for small in (0.0, 1e-3, 1e-6):
+        jacobian = np.array([[3.0, 0.0, 1.0], [-0.01 * small, small, 0.0]])
+        found = weights(build("cagrad", ["a", "b"]), jacobian, ["a", "b"]) @ jacobian
+        mean = jacobian.mean(axis=0)
+        assert np.linalg.norm(found - mean) <= 0.5 * np.linalg.norm(mean) * 1.001, "as its formula says"
+
+
+def test_gradvac_does_not_aim_at_perfect_agreement() -> None:
+    vaccine = build("gradvac", ["a", "b"])
+    same = np.array([[1.0, 0.0], [1.0, 0.0]])
+    for _ in range(80):
+        weights(vaccine, same, ["a", "b"])
+    found = weights(vaccine, np.array([[1.0, 0.0], [0.5, 0.75**0.5]]), ["a", "b"])
+    assert np.abs(found).max() < 20
+
+
 # --- what every aggregator promises ----------------------------------------------------------------------------
 
 

@@ -11,46 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from building import CLASSES, NUMBERS, TWO, a_task, columns, toy_model
+from building import CLASSES, NUMBERS, TWO, a_task
+from manyheads.choices import Choice
 from manyheads.combine import Aggregator, Combination, Sum
 from manyheads.combine.backward import Backward, Step
-from manyheads.combine.task_gradients import layer_group, shared_parameters
+from manyheads.combine.task_gradients import Rows as TouchedRows
+from manyheads.combine.task_gradients import TaskGradients, layer_group, shared_parameters
 from manyheads.model import ManyHeads
 from manyheads.registry import Part, find, parts
 from manyheads.sampling import Batch
-from manyheads.tasks import Task
-
-NAMES = ["a", "b", "c"]
-ROUND = [Batch("a", np.array([0, 1, 2])), Batch("b", np.array([3, 4])), Batch("c", np.array([1, 5, 0, 2]))]
-Setting = tuple[ManyHeads, dict[str, Any]]
-
-
-class Rows:
-    """What the model needs of a task's data, without files."""
-
-    def __init__(self, model: ManyHeads, task: str, labels: list[float]) -> None:
-        self.task, self.rows = model.tasks[task], None
-        self.texts = columns(model, len(self.task.columns.text))
-        kind = torch.float64 if self.task.kind == "regression" else torch.long
-        self.labels = torch.tensor(labels, dtype=kind)
-
-    def inputs(self, model: ManyHeads, row: int) -> Any:
-        return model.inputs(self.task.name, self.texts, row)
-
-
-def setting(folder: Path, tasks: list[Task] | None = None, double: bool = True, **encoder: Any) -> Setting:
-    chosen = tasks or [
-        a_task(name="a", labels=CLASSES),
-        a_task(name="b", labels=TWO),
-        a_task(name="c", labels=NUMBERS),
-    ]
-    model = toy_model(folder, chosen, **encoder)
-    model = model.double() if double else model
-    values = {"a": [0, 2, 1, 0, 1, 2], "b": [0, 1, 1, 0, 1, 1], "c": [0.3, -1.0, 1.5, 0.0, 0.7, -0.4]}
-    data = {
-        task.name: Rows(model, task.name, values["c" if task.kind == "regression" else task.name]) for task in chosen
-    }
-    return model, data
+from three_tasks import NAMES, ROUND, setting
 
 
 def combination(gradients: str | None = "pcgrad", losses: str = "sum", **more: Any) -> Combination:
@@ -178,6 +148,47 @@ def test_a_head_that_tasks_share_is_operated_on_too(toy_encoder: Path) -> None:
     found, _ = run(model, data, Combination(Sum(NAMES), InOrder(NAMES)))
     expected = loop_in_order(stacked(model, single, names))
     assert torch.allclose(flat(found, names), expected, atol=1e-12 * expected.abs().max())
+
+
+def test_a_layer_that_a_group_shares_is_operated_on_too(toy_encoder: Path) -> None:
+    together = Choice(name="bi-shared", options={"group": "pairs"})
+    tasks = [
+        a_task(name="a", labels=CLASSES, encoding=together),
+        a_task(name="b", labels=TWO, encoding=together),
+        a_task(name="c", labels=NUMBERS),
+    ]
+    model, data = setting(toy_encoder, tasks)
+    names = list(shared_parameters(model))
+    assert any(name.startswith("groups.pairs-group.") for name in names)
+    single = of_each_task(model, data, [ROUND])
+    found, _ = run(model, data, Combination(Sum(NAMES), InOrder(NAMES)))
+    used = [name for name in names if name in found]
+    expected = loop_in_order(stacked(model, single, used))
+    assert torch.allclose(flat(found, used), expected, atol=1e-12 * expected.abs().max())
+
+
+def test_of_word_embeddings_only_touched_rows_are_held(toy_encoder: Path) -> None:
+    model, data = setting(toy_encoder)
+    held: list[tuple[int, int]] = []
+    real = TaskGradients.take
+
+    class Watched(Aggregator):
+        def forward(self, gramian: torch.Tensor, present: Any) -> torch.Tensor:
+            return torch.ones(len(gramian), dtype=gramian.dtype)
+
+    def take(self: TaskGradients, task: str) -> None:
+        real(self, task)
+        words = self.taken[task]["encoder.word.weight"]
+        batch = next(one for one in ROUND if one.task == task)
+        inputs = [one.ids for row in batch.rows.tolist() for one in data[task].inputs(model, row)]
+        assert isinstance(words, TouchedRows)
+        held.append((len(words.rows), len(set(np.concatenate(inputs).tolist()))))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TaskGradients, "take", take)
+        run(model, data, Combination(Sum(NAMES), Watched(NAMES)))
+    assert len(held) == 3
+    assert all(rows == pieces < len(model.encoder.words) / 2 for rows, pieces in held)
 
 
 @pytest.mark.parametrize("gradients", ["pcgrad", "mgda", "imtl-g", "gradvac"])

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from building import CLASSES, MULTI, NUMBERS, TWO, a_task
-from combine.test_task_gradients import NAMES, ROUND, Rows, setting
 from manyheads.combine import Combination, Sum
 from manyheads.combine.backward import Backward, Step
 from manyheads.model import ManyHeads
 from manyheads.registry import find
 from manyheads.regularise import Regulariser, divergence
 from manyheads.sampling import Batch
+from three_tasks import NAMES, ROUND, Rows, setting
 
 
 def build(name: str, **options: Any) -> Regulariser:

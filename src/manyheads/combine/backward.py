@@ -206,7 +206,7 @@ class Backward:
         if scalarizer.affine:
             with draws(*seeds, "combine"):
                 return scalarizer.factors(dict.fromkeys(counts, 1.0))
-        if self.processes.count == 1 and sum(map(len, passes.values())) == 1:
+        if self.processes.count == 1 and list(passes) == [""] and len(passes[""]) == 1:
             return {}
         return scalarizer.factors(self._look_ahead(passes, counts, seeds))
 
@@ -217,7 +217,7 @@ class Backward:
         if len(gramian) and torch.isfinite(gramian).all():  # else the plain sum, whose norm the loop refuses
             with draws(*seeds, "combine"):  # the same in every process
                 found = aggregator(gramian, taken.tasks)
-            done.weights = dict(zip(taken.tasks, found.tolist(), strict=True))
+            done.weights = dict(zip(taken.tasks, _checked(found, taken.tasks, aggregator), strict=True))
         taken.fill(done.weights)
 
     def _losses(self, passing: Pass, counts: dict[str, int], done: Step) -> dict[str, Tensor]:
@@ -304,6 +304,17 @@ class Backward:
         finally:
             for hook in hooks:
                 hook.remove()
+
+
+def _checked(weights: Tensor, tasks: list[str], aggregator: Aggregator) -> list[float]:
+    """An aggregator's weights, one for each task."""
+    name = type(aggregator).__name__
+    if not isinstance(weights, Tensor) or weights.shape != (len(tasks),):
+        found = f"a tensor of shape {list(weights.shape)}" if isinstance(weights, Tensor) else repr(weights)
+        raise UserError(f"combine.gradients: {name} gave {found}; expected a weight for each of {', '.join(tasks)}.")
+    if not torch.isfinite(weights).all():
+        raise UserError(f"combine.gradients: {name} gave weights that are not finite: {weights.tolist()}.")
+    return weights.tolist()
 
 
 def _count(rounds: list[list[Batch]]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from manyheads.errors import nearest
+from manyheads.errors import UserError, nearest
 from manyheads.registry import Positive
 
 
@@ -35,8 +35,13 @@ class Scalarizer(nn.Module):
         """c_i = ∂(the one number)/∂L_i. Of an affine scalarizer the losses matter only by which tasks are there."""
         values = {task: torch.tensor(loss, dtype=torch.float64, requires_grad=True) for task, loss in losses.items()}
         with torch.enable_grad():
-            found = torch.autograd.grad(self(values), list(values.values()))
-        return dict(zip(losses, map(float, found), strict=True))
+            total = self(values)
+            if not isinstance(total, Tensor) or total.numel() != 1:
+                raise UserError(
+                    f"combine.losses: {type(self).__name__} gave {total!r}; expected one number in a tensor."
+                )
+            found = torch.autograd.grad(total, list(values.values()), allow_unused=True)  # a loss may be left out
+        return {task: 0.0 if one is None else float(one) for task, one in zip(losses, found, strict=True)}
 
     def observe(self, losses: dict[str, float]) -> None:
         """Called after every step with its losses."""

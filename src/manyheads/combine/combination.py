@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from manyheads.combine.base import Aggregator, Scalarizer
+from manyheads.seeding import draws
 
 if TYPE_CHECKING:
     from manyheads.choices import Choice
@@ -37,9 +38,14 @@ class Combination(nn.Module):
 def build_combination(settings: CombineSettings, tasks: Sequence[str]) -> Combination:
     """The parts that a recipe names; a ValueError says which cannot be built, and why."""
     scalarizer: Scalarizer = _build("losses", settings.losses, tasks)
+    if scalarizer.affine and not _is_affine(scalarizer, tasks):
+        raise ValueError(
+            f"losses: '{settings.losses.name}' weighs tasks by their losses; its class must say affine = False."
+        )
     if settings.gradients is None:
-        if settings.layers is not None:
-            raise ValueError("'layers' says where gradients are changed; name in 'gradients' what changes them.")
+        for key in ("layers", "copies"):
+            if getattr(settings, key) != type(settings).model_fields[key].default:
+                raise ValueError(f"'{key}' is about changed gradients; name in 'gradients' what changes them.")
         return Combination(scalarizer)
     if not scalarizer.affine:
         raise ValueError(
@@ -48,6 +54,15 @@ def build_combination(settings: CombineSettings, tasks: Sequence[str]) -> Combin
         )
     aggregator: Aggregator = _build("gradients", settings.gradients, tasks)
     return Combination(scalarizer, aggregator, settings.layers, COPIES[settings.copies])
+
+
+def _is_affine(scalarizer: Scalarizer, tasks: Sequence[str]) -> bool:
+    """Whether what tasks are multiplied with is the same for other losses."""
+    found = []
+    for start in (1.0, 2.0):
+        with draws(0, "affine"):
+            found.append(scalarizer.factors({task: start + number / 7 for number, task in enumerate(tasks)}))
+    return all(abs(found[0][task] - found[1][task]) < 1e-9 for task in tasks)
 
 
 def _build(key: str, choice: Choice, tasks: Sequence[str]) -> Any:

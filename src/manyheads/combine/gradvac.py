@@ -10,6 +10,8 @@ from torch import Tensor
 from manyheads.combine.base import Aggregator
 from manyheads.registry import Share, register
 
+HIGHEST = 0.99  # that is aimed at: to agree altogether would take endless lengths
+
 
 @register("aggregators", "gradvac")
 class GradVac(Aggregator):
@@ -40,7 +42,7 @@ class GradVac(Aggregator):
                     continue
                 length = (rows[i] @ gramian @ rows[i]).clamp(min=0).sqrt()
                 cosine = (rows[i] @ gramian[j] / (length * norms[j] + 1e-30)).clamp(-1, 1)
-                target = self.targets[place[i], place[j]].clone()
+                target = self.targets[place[i], place[j]].clamp(max=HIGHEST)
                 if cosine < target:
                     across, goal = (1 - cosine**2).sqrt(), (1 - target**2).sqrt()
                     rows[i, j] += length * (target * across - cosine * goal) / (norms[j] * goal + 1e-30)

@@ -109,7 +109,13 @@ class CAGrad(_Weighting):
     """
 
     def __init__(self, tasks: Sequence[str], *, c: NotNegative = 0.5) -> None:
-        super().__init__(tasks, aggregation.CAGradWeighting, c=c)
+        super().__init__(tasks, aggregation.CAGradWeighting, c=c, norm_eps=1e-12)
+
+    def forward(self, gramian: Tensor, present: Sequence[str]) -> Tensor:
+        weights = super().forward(gramian, present)
+        if weights.any():
+            return weights
+        return torch.full_like(weights, 1 / len(present))  # a task has no gradient, so none is best for it: the mean
 
 
 @register("aggregators", "imtl-g")

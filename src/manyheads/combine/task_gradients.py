@@ -46,7 +46,10 @@ def layer_group(model: ManyHeads, name: str) -> str:
     """Where a parameter stands, for people: 'embeddings', 'layer 1' …, or 'shared heads'."""
     if not name.startswith("encoder."):
         return SHARED_HEADS
-    layer = model.encoder.layer_of(name.removeprefix("encoder."))
+    return layer_name(model.encoder.layer_of(name.removeprefix("encoder.")))
+
+
+def layer_name(layer: int) -> str:
     return f"layer {layer}" if layer else "embeddings"
 
 
