@@ -18,7 +18,7 @@ from manyheads.recipe import Recipe
 from manyheads.registry import parts
 
 ROOT = Path(__file__).resolve().parents[1]
-FAMILY_PAGES = ("sampling", "encodings", "pooling", "heads", "losses", "combining", "metrics")
+FAMILY_PAGES = ("sampling", "encodings", "pooling", "heads", "losses", "regularising", "combining", "metrics")
 FILES = ("README.md", "docs/recipe.md", *(f"docs/{name}.md" for name in FAMILY_PAGES))
 
 
@@ -86,6 +86,7 @@ BLOCKS = {
             "losses",
             "scalarizers",
             "aggregators",
+            "regularisers",
             "metrics",
         )
     },

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from manyheads.combine.backward import Step
-from manyheads.combine.task_gradients import layer_name, shared_parameters
+from manyheads.combine.task_gradients import layer_name
 from manyheads.sampling import Batch
 from manyheads.seeding import generator
 
@@ -64,7 +64,7 @@ def measure_conflicts(job: TrainingJob, phase: Phase, rounds: list[list[Batch]])
     """The task gradients of this step, if it is time: so often that the share of work that is allowed is kept."""
     progress, share = job.progress, job.recipe.training.conflicts
     tasks = [task for task in phase.settings.tasks or job.model.tasks if task not in progress.resting]
-    if not share or len(tasks) < 2:
+    if not share or len(tasks) < 2 or not job.backward.shares(phase.train):
         return None
     here = sum(len(batch.rows) for one in rounds for batch in one)
     allowed = share * (sum(progress.examples.values()) + here) - progress.measured
@@ -72,8 +72,8 @@ def measure_conflicts(job: TrainingJob, phase: Phase, rounds: list[list[Batch]])
     needed = here + sum(job.batch_sizes[task] for task in absent)
     if phase.combination.aggregator is not None and phase.combination.layers is None and not absent:
         free = share >= 1 or progress.step % FREE_EVERY == FREE_EVERY - 1
-        return Measured(tasks, None, 0.0) if free and shared_parameters(job.model) else None
-    if needed > allowed or not shared_parameters(job.model):
+        return Measured(tasks, None, 0.0) if free else None
+    if needed > allowed:
         return None
     progress.measured += needed
     began = time.monotonic()

@@ -194,6 +194,8 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
     processes = join_processes(accelerator, recipe.training.processes, recipe.place("training", "processes"))
     if not processes.main:
         reporter = Reporter(quiet=True)
+    if precision == "bf16" and accelerator.device.type == "cpu":
+        reporter.say("warning: on a processor bf16 is mostly slower than float32 (training.precision)")
     for file in map(Path, recipe.imports):
         reporter.say(f"imports: {file} ({', '.join(imported_parts(file)) or 'registers no part'})")
     loaded = load_tasks(recipe)

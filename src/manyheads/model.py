@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,6 +19,10 @@ from manyheads.seeding import draws
 from manyheads.tasks import Task
 from manyheads.tokens import PackedTokens, Sequence, TokenColumn, Tokenizer, merge_equal, pack, tokenise, tokenise_once
 
+if TYPE_CHECKING:
+    from manyheads.frozen import FrozenStates
+
+NOTHING = np.empty(0, dtype=np.int64)
 Inputs = list[list[Sequence]]  # for each example its encoder inputs: one, or two for a bi-encoder
 
 
@@ -130,13 +134,18 @@ class ManyHeads(nn.Module):
     def forward(self, batches: list[tuple[str, Inputs]], merge: bool = True) -> list[Tensor]:
         """The outputs of each (task, examples), all from one pass through the encoder."""
         packed = self.pack(batches, merge)
-        return self.read(self.encoder.embed(packed.tokens), packed)
+        return self.read(self.embed(packed), packed)
+
+    def embed(self, packed: PackedBatches) -> Tensor:
+        """Embedded tokens, or their states after layers that are frozen and were kept."""
+        tokens = packed.tokens
+        return self.encoder.embed(tokens) if tokens.states is None else tokens.states
 
     def pack(self, batches: list[tuple[str, Inputs]], merge: bool = True) -> PackedBatches:
         """The sequences of all examples end to end, what is equal once if wanted, and where each task's are."""
         sequences = [one for _, inputs in batches for example in inputs for one in example]
         distinct, places = sequences, list(range(len(sequences)))
-        if merge:
+        if merge and sequences[0].states is None:
             distinct, places = merge_equal(sequences, everywhere=not self.encoder.draws_dropout)
         tokens = pack(distinct, self.device)
         where = torch.tensor(places, device=self.device).split([sum(map(len, inputs)) for _, inputs in batches])
@@ -167,6 +176,7 @@ class TaskTokens:
         self.task = task
         self.examples = examples
         self.rows = rows  # the name of its rows, where other tasks read the same ones
+        self.frozen: FrozenStates | None = None  # states of its rows after frozen layers, where they are kept
         self.texts = tuple((tokenise if cached else tokenise_once)(one, tokenizer) for one in examples.texts)
         # as the loss sees them: classes as they are, a regression's labels on its scale
         labels = examples.labels
@@ -185,7 +195,13 @@ class TaskTokens:
 
     def inputs(self, model: ManyHeads, row: int) -> list[Sequence]:
         """The encoder inputs of one example."""
-        return model.inputs(self.task.name, self.texts, row, self.rows)
+        if self.frozen is None:
+            return model.inputs(self.task.name, self.texts, row, self.rows)
+        states, layer = self.frozen.of(row), self.frozen.layer
+        if not self.frozen.whole:
+            return [Sequence(NOTHING, NOTHING, "all", None, one, layer) for one in states]
+        given = model.inputs(self.task.name, self.texts, row)
+        return [replace(one, states=some, layer=layer) for one, some in zip(given, states, strict=True)]
 
     def fingerprint(self) -> str:
         """Changes with any text or label, so that a run is never resumed on other data."""

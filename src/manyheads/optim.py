@@ -12,6 +12,8 @@ from torch import nn
 from manyheads.combine import Scalarizer
 from manyheads.training_settings import Shape, Training
 
+TASK_WEIGHTS = "task weights"  # the group of what scalarizers learn
+
 
 def parameter_groups(
     model: nn.Module, training: Training, scalarizers: Sequence[Scalarizer] = ()
@@ -41,7 +43,7 @@ def parameter_groups(
         for (factor, peak, decay), group in groups.items()
     ]
     found += [
-        {"params": list(one.parameters()), "name": "task weights", "weight_decay": 0.0, "factor": 1.0, "peak": one.rate}
+        {"params": list(one.parameters()), "name": TASK_WEIGHTS, "weight_decay": 0.0, "factor": 1.0, "peak": one.rate}
         for one in scalarizers
         if list(one.parameters())
     ]

@@ -50,6 +50,15 @@ def _set_draws(state: DrawState, device: torch.device) -> None:
 @contextmanager
 def draws(*words: int | str) -> Iterator[None]:
     """Within the block torch draws from a generator seeded by ``words``; outside it nothing has changed."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed_for(*words))
+    seed = seed_for(*words)
+    if torch.accelerator.is_available():
+        with torch.random.fork_rng(device_type=torch.accelerator.current_accelerator().type):  # type: ignore[union-attr]
+            torch.manual_seed(seed)
+            yield
+        return
+    before = torch.random.get_rng_state()  # fork_rng and manual_seed cost a millisecond where there is no device
+    torch.default_generator.manual_seed(seed)
+    try:
         yield
+    finally:
+        torch.random.set_rng_state(before)

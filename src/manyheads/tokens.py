@@ -125,14 +125,15 @@ def tokenise(texts: pa.ChunkedArray, tokenizer: Tokenizer) -> TokenColumn:
             ) from None
     try:
         meta = json.loads((folder / "meta.json").read_text())
-        ids = _mapped(folder / "ids.bin", np.int32, meta["tokens"])
-        starts = _mapped(folder / "starts.bin", np.int64, meta["texts"] + 1)
+        ids = mapped(folder / "ids.bin", np.int32, meta["tokens"])
+        starts = mapped(folder / "starts.bin", np.int64, meta["texts"] + 1)
         return TokenColumn(ids, starts, folder.name)
     except (OSError, ValueError) as error:
         raise UserError(f"{folder}: the token cache is damaged ({error}). Delete that folder and run again.") from None
 
 
-def _mapped(file: Path, dtype: type, size: int) -> np.ndarray:
+def mapped(file: Path, dtype: type, size: int) -> np.ndarray:
+    """A file's numbers, read when they are needed."""
     return np.memmap(file, dtype=dtype, mode="r", shape=(size,)) if size else np.empty(0, dtype)  # no empty maps
 
 
@@ -186,6 +187,8 @@ class Sequence:
     segments: np.ndarray
     keep: Keep = "all"
     origin: tuple[str, int, int] | None = None  # (rows, row, side) where several tasks read the same rows
+    states: np.ndarray | None = None  # [tokens, width] after the first `layer` layers, where those were kept …
+    layer: int = 0  # … or [kept states, width] without any ids, where nothing above needs the tokens
 
 
 def merge_equal(sequences: list[Sequence], everywhere: bool) -> tuple[list[Sequence], list[int]]:
@@ -241,6 +244,8 @@ class PackedTokens:
     kept: Tensor | None  # [kept rows] rows of which the last layer's states are wanted; None: all of them
     kept_starts: Tensor  # [sequences] where each sequence's kept states start in the encoder's output
     kept_lengths: Tensor  # [sequences]
+    states: Tensor | None = None  # [tokens, width] after the first layers, where those were kept
+    layer: int = 0  # how many layers that were
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -249,6 +254,8 @@ class PackedTokens:
 def pack(sequences: Iterable[Sequence], device: torch.device | str = "cpu") -> PackedTokens:
     """Lay sequences end to end. No padding is made; nothing downstream of here ever sees any."""
     given = list(sequences)
+    if given[0].states is not None and not len(given[0].ids):
+        return _pack_states(given, device)
     lengths = np.array([len(one.ids) for one in given])
     kept_lengths = np.array([length if one.keep == "all" else 1 for one, length in zip(given, lengths, strict=True)])
     order = np.lexsort((kept_lengths, lengths))
@@ -282,7 +289,25 @@ def pack(sequences: Iterable[Sequence], device: torch.device | str = "cpu") -> P
         kept=kept,
         kept_starts=torch.from_numpy(kept_starts).to(device),
         kept_lengths=torch.from_numpy(kept_lengths).to(device),
+        states=_side_by_side([given[i].states for i in order], device),
+        layer=given[0].layer,
     )
+
+
+def _pack_states(given: list[Sequence], device: torch.device | str) -> PackedTokens:
+    """Kept states that heads read as they are: there is nothing left for the encoder to do."""
+    lengths = np.array([0 if one.states is None else len(one.states) for one in given])
+    nothing = torch.empty(0, dtype=torch.long, device=device)
+    starts, kept_lengths = (torch.from_numpy(one).to(device) for one in (_starts(lengths), lengths))
+    states = _side_by_side([one.states for one in given], device)
+    return PackedTokens(
+        nothing, nothing, nothing, (), starts, kept_lengths, None, starts, kept_lengths, states, given[0].layer
+    )
+
+
+def _side_by_side(states: list[np.ndarray | None], device: torch.device | str) -> Tensor | None:
+    found = [one for one in states if one is not None]
+    return torch.from_numpy(np.concatenate(found)).to(device) if found else None
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:

@@ -19,9 +19,10 @@ from manyheads.conflicts import measure_conflicts
 from manyheads.errors import Interrupted, UserError
 from manyheads.evaluate import Evaluation
 from manyheads.files import restore_folder, write_text
+from manyheads.frozen import keep_frozen
 from manyheads.job import TrainingJob, prepare
 from manyheads.metrics import better, primary
-from manyheads.optim import set_rates
+from manyheads.optim import TASK_WEIGHTS, set_rates
 from manyheads.plan import short_plan
 from manyheads.predict import predict_tasks, write_predictions
 from manyheads.progress import Reporter, duration
@@ -85,6 +86,9 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
                 continue
             if phase is not current:
                 set_trainable(job.model, phase, recipe.training.frozen_dropout)
+                began = time.monotonic()
+                keep_frozen(job, phase)
+                progress.seconds += time.monotonic() - began
                 current = phase
             rounds = job.rounds_of(step)
             stopping = False
@@ -126,7 +130,8 @@ def _step(job: TrainingJob, phase: Phase, rounds: list[list[Batch]], asked: bool
     except NonFiniteLoss as fault:
         where = {fault.task: fault.rows}
         raise _not_finite(job, f"the loss of task '{fault.task}'", fault.value, where) from None
-    norm = torch.nn.utils.clip_grad_norm_(job.model.parameters(), training.clip or math.inf).item()
+    moved = [one for group in job.optimizer.param_groups for one in group["params"] if group["name"] != TASK_WEIGHTS]
+    norm = torch.nn.utils.clip_grad_norm_(moved, training.clip or math.inf).item()
     if not math.isfinite(norm):
         where = {batch.task: batch.rows.tolist() for one in rounds for batch in one}
         raise _not_finite(job, f"the gradient of tasks {', '.join(where)}", norm, where)

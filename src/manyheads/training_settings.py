@@ -132,6 +132,8 @@ class Training(Model):
     topmost N layers ('top-N'), or a list of layers (0 is the embeddings)."""
     frozen_dropout: bool = False
     """Whether layers that do not learn still have dropout, as in the papers; their outputs then cannot be kept."""
+    frozen_gigabytes: float = Field(4.0, ge=0)
+    """Room for outputs of frozen layers, which are then computed once; 0 computes them every time."""
     weight_decay: float = Field(0.01, ge=0)
     """Decoupled decay, not applied to biases and norms."""
     betas: tuple[Share, Share] = (0.9, 0.999)

@@ -27,6 +27,7 @@ from manyheads.sampling import Batch
 from manyheads.seeding import draw_state, draws
 from manyheads.tokens import Sequence as TokenSequence
 from manyheads.tokens import merge_equal
+from manyheads.training_settings import trained_layers
 
 Pass = list[tuple[str, list[int], Inputs]]  # (task, rows, their encoder inputs)
 
@@ -107,8 +108,9 @@ class Backward:
             raise fault or NonFiniteLoss(", ".join(counts), [], float("nan"))
         if aggregator is not None:
             self._aggregate(taken, done, aggregator, seeds)
-        trained = [one for name, one in self.model.named_parameters() if one.requires_grad and name not in surgery]
-        self.processes.add_gradients(trained)
+        if self.processes.count > 1:
+            rest = [one for name, one in self.model.named_parameters() if one.requires_grad and name not in surgery]
+            self.processes.add_gradients(rest)
         for one in regularisers:
             if not one.reads_examples:
                 done.terms[one.name] += one.penalise(self.model)
@@ -116,6 +118,12 @@ class Backward:
             # of the losses over all processes: every process finds the same, and nothing is added up
             scalarizer({task: torch.tensor(loss, dtype=torch.float64) for task, loss in done.losses.items()}).backward()
         return done
+
+    def shares(self, trained: str | list[int]) -> bool:
+        """Whether tasks share anything that learns."""
+        model = self.model
+        heads = bool(len(model.groups)) or any(task.head_of is not None for task in model.tasks.values())
+        return heads or bool(trained_layers(trained, model.encoder.depth))
 
     def measure(
         self,
@@ -158,10 +166,11 @@ class Backward:
         found: dict[str, list[Pass]] = {task: [] for task in tasks or [""]}
         for task, passes in found.items():
             for batches in self.processes.share(rounds):
-                alike: dict[tuple[Regulariser, ...], list[Batch]] = {}  # a pass is regularised as a whole
+                alike: dict[tuple[object, ...], list[Batch]] = {}  # a pass is regularised, or read, as a whole
                 for one in batches:
                     if task in ("", one.task):
-                        alike.setdefault(tuple(self._on(one.task)), []).append(one)
+                        kept = self.data[one.task].frozen is not None
+                        alike.setdefault((kept, *self._on(one.task)), []).append(one)
                 for wanted in alike.values():
                     passes += split_passes(self.model, self.data, wanted, self.tokens_per_pass)
         return found
@@ -227,7 +236,7 @@ class Backward:
         before = draw_state(self.model.device)
         with self.autocast():
             packed = self.model.pack(batches, merge=not regularisers)
-            embedded = self.model.encoder.embed(packed.tokens)
+            embedded = self.model.embed(packed)
             after = draw_state(self.model.device)
             outputs = [wide(one) for one in self.model.read(embedded, packed)]
         values = [self._example_losses(task, rows, one) for (task, rows, _), one in zip(passing, outputs, strict=True)]

@@ -16,6 +16,9 @@ class Sum(Scalarizer):
     def forward(self, losses: dict[str, Tensor]) -> Tensor:
         return torch.stack(list(losses.values())).sum()
 
+    def factors(self, losses: dict[str, float]) -> dict[str, float]:
+        return dict.fromkeys(losses, 1.0)  # without the detour through autograd, which a small step would feel
+
 
 @register("scalarizers", "mean", paper="D")
 class Mean(Scalarizer):

@@ -45,6 +45,8 @@ class AutoEncoder(Encoder):
         return self.model.get_input_embeddings()(tokens.ids)
 
     def states(self, embedded: Tensor, tokens: PackedTokens, layers: Set[int]) -> dict[int, Tensor]:
+        if tokens.states is not None:
+            return dict.fromkeys(layers, embedded)  # kept states of the one layer that is read
         longest = int(tokens.lengths.max())
         real = torch.arange(longest, device=embedded.device) < tokens.lengths[:, None]  # [sequences, longest]
         rows = (tokens.starts[:, None] + torch.arange(longest, device=embedded.device))[real]

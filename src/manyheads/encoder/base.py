@@ -44,7 +44,7 @@ class Encoder(nn.Module):
     def states(self, embedded: Tensor, tokens: PackedTokens, layers: Set[int]) -> dict[int, Tensor]:
         """The states of some layers (0: the embeddings), [kept rows, width] each, as `tokens.kept_starts` says.
 
-        Layers above the highest wanted one are not run.
+        Layers above the highest wanted one are not run, nor those up to `tokens.layer`, whose states are given.
         """
         raise NotImplementedError
 

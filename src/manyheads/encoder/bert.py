@@ -109,11 +109,11 @@ class Bert(Encoder):
     def states(self, embedded: Tensor, tokens: PackedTokens, layers: Set[int]) -> dict[int, Tensor]:
         found: dict[int, Tensor] = {}
         x, top = embedded, max(layers)
-        for number in range(top):
+        for number in range(tokens.layer, top):
             if number in layers:
                 found[number] = x if tokens.kept is None else x[tokens.kept]
             x = self.layers[number](x, tokens, tokens.kept if number + 1 == top else None)
-        found[top] = x if top or tokens.kept is None else x[tokens.kept]
+        found[top] = x if top > tokens.layer or tokens.kept is None else x[tokens.kept]
         return found
 
     @property

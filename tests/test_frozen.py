@@ -1,0 +1,126 @@
+"""Frozen layers: computed once and read again, with the same training; what must not be kept is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from command import manyheads
+from manyheads import train
+from manyheads.frozen import keep_frozen
+from manyheads.job import assemble
+from manyheads.progress import Reporter
+from manyheads.recipe_file import load_recipe
+from manyheads.schedule import set_trainable
+from manyheads.tokens import cache_folder
+
+ToyRecipe = Callable[..., dict[str, Any]]
+TRAINING = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-3}
+STILL = {"dropout": 0.0, "attention_dropout": 0.0}
+
+
+def kept(toy_recipe: ToyRecipe, **changes: Any) -> dict[str, Any]:
+    """What is kept in the first phase: task → (layer, whether of all tokens)."""
+    job = assemble(load_recipe(toy_recipe(**changes)), Path("unused"), Reporter(quiet=True))
+    phase = job.schedule.phases[0]
+    set_trainable(job.model, phase, job.recipe.training.frozen_dropout)
+    keep_frozen(job, phase)
+    return {name: (data.frozen.layer, data.frozen.whole) for name, data in job.train.items() if data.frozen is not None}
+
+
+def steps_of(run: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return [one for one in records if one["event"] == "step"]
+
+
+PAIRS = {"train": "near.tsv", "range": [0, 5], "encoding": "bi-concat", "pooling": "mean"}
+
+
+@pytest.mark.parametrize("train_what", ["heads", "top-1", [2], [1, 2]], ids=str)
+@pytest.mark.parametrize("near", [{"train": "near.tsv", "range": [0, 5]}, PAIRS], ids=["cross", "bi"])
+@pytest.mark.parametrize("combine", ["sum", "pcgrad"])
+def test_kept_states_train_the_same(train_what: Any, near: dict[str, Any], combine: str, toy_recipe: ToyRecipe) -> None:
+    """Within 1e-6, with dropout in the heads and in the layers that learn."""
+    tasks = {"mood": {"train": "mood.csv"}, "near": near}
+    runs = {}
+    for gigabytes in (0.0, 4.0):
+        training = {**TRAINING, "train": train_what, "frozen_gigabytes": gigabytes, "conflicts": 0.5}
+        recipe = toy_recipe(name=f"with-{gigabytes:g}", tasks=tasks, training=training, combine=combine)
+        runs[gigabytes] = train(load_recipe(recipe), quiet=True).folder
+    for one, other in zip(steps_of(runs[0.0]), steps_of(runs[4.0]), strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], abs=2e-6)
+        assert one["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=1e-4)
+    before, after = (load_file(runs[one] / "best" / "heads.safetensors") for one in (0.0, 4.0))
+    for name, tensor in before.items():
+        assert torch.allclose(tensor, after[name], atol=1e-5), name
+
+
+def test_single_layer_training_leaves_every_other_tensor_as_it_was(toy_recipe: ToyRecipe, toy_encoder: Path) -> None:
+    """Paper A, table 5."""
+    run = train(load_recipe(toy_recipe(training={**TRAINING, "train": [1]})), quiet=True)
+    before, after = (load_file(one / "model.safetensors") for one in (toy_encoder, run.folder / "best"))
+    for name, tensor in after.items():
+        assert torch.equal(tensor, before[name]) == (".layer.0." not in name), name
+
+
+def test_what_is_kept(toy_recipe: ToyRecipe) -> None:
+    both = {"mood": (2, False), "near": (2, False)}
+    assert kept(toy_recipe, training={**TRAINING, "train": "heads"}) == both
+    assert kept(toy_recipe, training={**TRAINING, "train": "top-1"}) == {"mood": (1, True), "near": (1, True)}
+    assert kept(toy_recipe, training={**TRAINING, "train": [1]}) == {}, "below layer 1 are only embeddings"
+    assert kept(toy_recipe, training={**TRAINING, "train": [0]}) == {}
+    assert kept(toy_recipe, training=TRAINING) == {}
+    assert kept(toy_recipe, training={**TRAINING, "train": "heads", "frozen_dropout": True}) == {}
+    assert kept(toy_recipe, training={**TRAINING, "train": "heads", "frozen_gigabytes": 1e-9}) == {}
+    assert kept(toy_recipe, training={**TRAINING, "train": "heads", "epochs": 1}) == {}, "seen once: it would not pay"
+    assert kept(toy_recipe, training={**TRAINING, "train": "heads"}, regularise="smart") == {}
+    assert kept(toy_recipe, training={**TRAINING, "train": "heads"}, regularise="l2") == both
+    low = {"mood": {"train": "mood.csv", "pooling": {"name": "mean", "layer": 1}}}
+    assert kept(toy_recipe, tasks=low, training={**TRAINING, "train": "heads"}) == {"mood": (1, False)}
+    mixed = {**low, "near": {"train": "near.tsv", "range": [0, 5]}}
+    assert kept(toy_recipe, tasks=mixed, training={**TRAINING, "train": "heads"}) == {
+        "mood": (1, True), "near": (1, True)
+    }  # fmt: skip
+
+
+def test_transformers_encoders_keep_states_where_nothing_above_runs(toy_recipe: ToyRecipe, toy_encoder: Path) -> None:
+    encoder = {"name": str(toy_encoder), "implementation": "transformers"}
+    assert kept(toy_recipe, encoder=encoder, training={**TRAINING, "train": "heads"}) == {
+        "mood": (2, False), "near": (2, False)
+    }  # fmt: skip
+    assert kept(toy_recipe, encoder=encoder, training={**TRAINING, "train": "top-1"}) == {}
+
+
+def test_the_run_says_so_and_the_next_one_reads_the_same_file(recipe_file: Callable[..., Path], toy_data: Path) -> None:
+    file = recipe_file(training={**TRAINING, "train": "heads"})
+    first = manyheads("train", file)
+    assert "frozen layers: the encoder is computed once for mood, near" in first.stderr
+    folder = cache_folder() / "frozen"
+    files = {one: one.stat().st_mtime_ns for one in folder.rglob("states.bin")}
+    second = manyheads("train", file, "name=second", "seed=3")
+    assert "frozen layers" in second.stderr
+    assert all(one.stat().st_mtime_ns == before for one, before in files.items())
+    half = manyheads("train", file, "name=half", "training.train=top-1")
+    assert "frozen layers: layers 1–1 are computed once" in half.stderr
+
+
+def test_other_texts_weights_or_encodings_are_other_states(toy_recipe: ToyRecipe, toy_data: Path) -> None:
+    def files() -> set[str]:
+        return {one.parent.name for one in (cache_folder() / "frozen").rglob("states.bin")}
+
+    heads = {**TRAINING, "train": "heads"}
+    kept(toy_recipe, training=heads)
+    seen = files()
+    other = {"mood": {"train": "mood.csv"}, "near": {**PAIRS, "pooling": "first"}}
+    kept(toy_recipe, tasks=other, training=heads)
+    assert len(files() - seen) == 1
+    seen = files()
+    (toy_data / "mood.csv").write_text((toy_data / "mood.csv").read_text().replace("dull", "warm"))
+    kept(toy_recipe, training=heads)
+    assert len(files() - seen) == 1
