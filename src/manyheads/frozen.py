@@ -129,7 +129,8 @@ def _open(job: TrainingJob, task: str, data: TaskTokens, layer: int, whole: bool
     job.processes.wait()
     starts = np.r_[0, np.cumsum(lengths)]
     states = mapped(folder / "states.bin", np.float32, int(starts[-1]) * job.model.encoder.width)
-    return FrozenStates(layer, whole, states.reshape(-1, job.model.encoder.width), starts, len(lengths) // len(data))
+    rows = np.asarray(states).reshape(-1, job.model.encoder.width)  # slices of a plain view are quicker to make
+    return FrozenStates(layer, whole, rows, starts, len(lengths) // len(data))
 
 
 def _write(

@@ -342,6 +342,10 @@ def split_passes(
     Examples of one row that several tasks drew stay together, so that the row is encoded once; so does the batch of a
     loss that compares its examples.
     """
+    kept = [data[batch.task].frozen for batch in batches]
+    if kept and all(one is not None and not one.whole for one in kept):  # no tokens go through the encoder
+        drawn = [(one.task, one.rows.tolist()) for one in batches]
+        return [[(task, rows, [data[task].inputs(model, row) for row in rows]) for task, rows in drawn]]
     together: dict[tuple[object, ...], list[tuple[str, int, list[TokenSequence]]]] = {}
     for batch in batches:
         split = data[batch.task]
