@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
+from building import a_task, toy_model
+from command import manyheads
+from manyheads import train
+from manyheads.encoder import load_encoder
+from manyheads.model import ManyHeads
 from manyheads.optim import build_optimizer, parameter_groups, rate_factor, set_rates
-from manyheads.recipe import Training
+from manyheads.recipe import EncoderSettings, Training
+from manyheads.recipe_file import load_recipe
 from manyheads.registry import find
+from manyheads.training_settings import trained_layers
 
 
 def test_rate_rises_then_falls_linearly_and_is_never_zero_in_use() -> None:
@@ -46,3 +58,117 @@ def test_one_step_of_adamw_by_hand() -> None:
     model.weight.grad = torch.full_like(model.weight, 3.0)
     optimizer.step()
     assert model.weight.item() == pytest.approx(2.0 * (1 - 0.1 * 0.5) - 0.1 * 3 / (3 + 1e-6), abs=1e-6)
+
+
+# --- layer by layer ------------------------------------------------------------------------------------------------
+
+
+def rates(model: ManyHeads, training: Training) -> dict[str, float]:
+    """The peak rate of every parameter, by where it stands."""
+    optimizer = build_optimizer(model, training)
+    set_rates(optimizer, training.learning_rate, 1.0)
+    of = {id(one): group["lr"] for group in optimizer.param_groups for one in group["params"]}
+    found: dict[str, set[float]] = {}
+    for name, one in model.named_parameters():
+        if one.requires_grad:
+            place = f"layer {model.encoder.layer_of(name[8:])}" if name.startswith("encoder.") else "head"
+            found.setdefault(place, set()).add(of[id(one)])
+    assert all(len(some) == 1 for some in found.values())
+    return {place: some.pop() for place, some in found.items()}
+
+
+@pytest.fixture
+def model(toy_encoder: Path) -> ManyHeads:
+    return toy_model(toy_encoder, [a_task()])
+
+
+def test_layer_decay_by_hand(model: ManyHeads) -> None:
+    """lr of layer k − 1 = ξ·lr of layer k; the embeddings are layer 0."""
+    found = rates(model, Training(learning_rate=1e-3, layer_decay=0.5))
+    assert found == pytest.approx({"layer 0": 2.5e-4, "layer 1": 5e-4, "layer 2": 1e-3, "head": 1e-3})
+
+
+def test_layer_decay_1_is_one_group(model: ManyHeads) -> None:
+    plain, decayed = (parameter_groups(model, Training(layer_decay=one)) for one in (1.0, 0.9))
+    assert [(one["name"], one["weight_decay"]) for one in plain] == [
+        ("embeddings, layers 1–2, heads", 0.01),
+        ("embeddings, layers 1–2, heads", 0.0),
+    ]
+    assert [one["name"] for one in decayed if one["weight_decay"]] == ["embeddings", "layer 1", "layer 2, heads"]
+
+
+def test_selected_layers_and_a_rate_for_heads(model: ManyHeads) -> None:
+    """Paper A: lr·β for the chosen layers, lr·α for the others."""
+    chosen = {"layers": [1], "chosen": 3.0, "others": 0.5}
+    found = rates(model, Training(learning_rate=1e-3, layer_rates=chosen, head_rate=0.02))  # type: ignore[arg-type]
+    assert found == pytest.approx({"layer 0": 1e-3, "layer 1": 3e-3, "layer 2": 5e-4, "head": 0.02})
+    both = Training(learning_rate=1e-3, layer_rates=chosen, layer_decay=0.5)  # type: ignore[arg-type]
+    assert rates(model, both) == pytest.approx({"layer 0": 2.5e-4, "layer 1": 1.5e-3, "layer 2": 5e-4, "head": 1e-3})
+
+
+def test_the_real_rate_is_stored_in_each_group(model: ManyHeads) -> None:
+    optimizer = build_optimizer(model, Training(layer_decay=0.5, head_rate=0.02))
+    set_rates(optimizer, peak=1e-2, factor=0.1)
+    found = {group["name"]: group["lr"] for group in optimizer.param_groups}
+    assert found == pytest.approx({"embeddings": 2.5e-4, "layer 1": 5e-4, "layer 2": 1e-3, "heads": 2e-3})
+
+
+def test_schedules_by_hand() -> None:
+    cosine = [rate_factor(step, 6, 1 / 3, "cosine") for step in range(6)]
+    half = 0.5**0.5
+    assert cosine == pytest.approx([1 / 3, 2 / 3, 1, (1 + half) / 2, 0.5, (1 - half) / 2])
+    assert [rate_factor(step, 4, 0.5, "constant") for step in range(4)] == pytest.approx([1 / 3, 2 / 3, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("named", "layers"),
+    [
+        ("all", [0, 1, 2, 3]),
+        ("heads", []),
+        ("layers", [1, 2, 3]),
+        ("top-2", [2, 3]),
+        ("top-9", [1, 2, 3]),
+        ([0, 2], [0, 2]),
+    ],
+)
+def test_what_learns(named: str | list[int], layers: list[int]) -> None:
+    assert trained_layers(named, 3) == layers
+
+
+def test_a_rate_of_0_leaves_layers_as_they_were(toy_recipe: Callable[..., dict[str, Any]], toy_encoder: Path) -> None:
+    """Paper A's (α, β) = (0, 1)."""
+    chosen = {"layers": [2], "chosen": 1.0, "others": 0.0}
+    training = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "layer_rates": chosen}
+    run = train(load_recipe(toy_recipe(training=training)), quiet=True)
+    before, after = (load_file(one / "model.safetensors") for one in (toy_encoder, run.folder / "best"))
+    for name, tensor in after.items():
+        if ".layer.0." in name:
+            assert torch.equal(tensor, before[name]), name
+    assert not torch.equal(after["encoder.layer.1.output.dense.weight"], before["encoder.layer.1.output.dense.weight"])
+    assert not torch.equal(after["embeddings.word_embeddings.weight"], before["embeddings.word_embeddings.weight"])
+
+
+def test_plan_prints_the_groups(recipe_file: Callable[..., Path]) -> None:
+    training = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "layer_decay": 0.5, "head_rate": 0.02}
+    result = manyheads("plan", recipe_file(training=training), "--no-time")
+    for line in (
+        "parameters: layer 1: 8,192 at rate 0.0005, decay 0.01",
+        "parameters: layer 1: 352 at rate 0.0005, decay 0",
+        "at rate 0.00025, decay 0.01",
+        "parameters: heads:",
+    ):
+        assert line in result.stdout, result.stdout
+
+
+def test_dropout_per_place(toy_encoder: Path) -> None:
+    settings = EncoderSettings(name=str(toy_encoder), dropout=0.2, embedding_dropout=0.4, attention_dropout=0.3)
+    encoder = load_encoder(settings).encoder
+    assert (encoder.dropout.rate, encoder.layers[0].dropout.rate, encoder.layers[0].attention_dropout) == (
+        0.4,
+        0.2,
+        0.3,
+    )
+    theirs = load_encoder(settings.model_copy(update={"implementation": "transformers"})).encoder
+    rates = {name: one.p for name, one in theirs.named_modules() if isinstance(one, nn.Dropout)}
+    assert rates["model.embeddings.dropout"] == 0.4
+    assert rates["model.encoder.layer.0.output.dropout"] == 0.2
