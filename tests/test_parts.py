@@ -243,6 +243,9 @@ PAPERS = {
     "losses": "cross-entropy binary-cross-entropy mse ordinal-log-loss dual-cross-entropy cosine-embedding",
     "samplers": "sequential epoch-round-robin batch-round-robin proportional annealed uniform balanced full-data "
     "capped sampled-round-robin max-size-cycle staggered",
+    "scalarizers": "sum mean fixed uncertainty liebel-korner",
+    "aggregators": "pcgrad",
+    "regularisers": "l1 l2 smart bregman",
 }
 
 

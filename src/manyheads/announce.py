@@ -45,7 +45,9 @@ def announce(job: TrainingJob) -> None:
         settings = phase.settings.combine or job.recipe.combine
         if settings != CombineSettings() and phase.combination not in said:
             job.reporter.say(f"  {describe_combination(job, phase)}")
-        said.add(phase.combination)
+        if phase.regularisers and phase.regularisers not in said:
+            job.reporter.say(f"  regularised by {describe_regularisers(job, phase)}")
+        said |= {phase.combination, phase.regularisers}
 
 
 def _describe_phases(job: TrainingJob) -> list[str]:
@@ -74,6 +76,10 @@ def _describe_labels(task: Task) -> str:
     ]
     more = f", … {len(shares) - 12} more" if len(shares) > 12 else ""
     return f"{task.kind}, {len(shares)} classes: {', '.join(shares[:12])}{more}"
+
+
+def describe_regularisers(job: TrainingJob, phase: Phase) -> str:
+    return ", ".join(one.describe(job.model) for one in phase.regularisers)
 
 
 def describe_combination(job: TrainingJob, phase: Phase) -> str:

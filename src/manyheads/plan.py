@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from manyheads.announce import describe_combination
+from manyheads.announce import describe_combination, describe_regularisers
 from manyheads.job import TrainingJob, assemble
 from manyheads.optim import set_rates
 from manyheads.predict import predict_tasks
@@ -78,6 +78,7 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
             "trains": str(phase.train),
             "rate": phase.peak,
             "combines": describe_combination(job, phase),
+            "regularises": describe_regularisers(job, phase),
             "an epoch": phase.sampler.meaning,
         }
         for phase in job.schedule.phases
@@ -209,7 +210,7 @@ def describe_plan(plan: Plan) -> str:
     lines = [
         f"phase {one['phase']}: {one['steps']:,} steps, {one['epochs']} epoch{'s' if one['epochs'] > 1 else ''}, "
         f"{one['rounds per epoch']:,} rounds each, {one['sampler']}, trains {one['trains']}, rate {one['rate']:g}, "
-        f"{one['combines']}. "
+        f"{one['combines']}{', regularised by ' + one['regularises'] if one['regularises'] else ''}. "
         f"{one['an epoch']}"
         for one in plan.phases
     ]

@@ -74,6 +74,11 @@ class Regulariser(nn.Module):
         """Add λ·∇R to the gradients of what is trained; returns λ·R."""
         raise NotImplementedError
 
+    def describe(self, model: ManyHeads) -> str:
+        """For people: its name, strength, and what it costs besides time."""
+        some = "" if len(self.tasks) == len(model.tasks) else f" on {', '.join(self.tasks)}"
+        return f"{self.name} {self.weight:g}{some}"
+
     def begin(self, model: ManyHeads) -> None:
         """Called once before the first step of a phase that has it."""
 

@@ -34,6 +34,10 @@ class Bregman(Regulariser):
         super().__init__(names, weight, tasks)
         self.momentum = momentum
 
+    def describe(self, model: ManyHeads) -> str:
+        size = sum(one.numel() for one in model.parameters()) * 4 / 1e6
+        return f"{super().describe(model)} (a second copy of all weights: {size:,.0f} MB)"
+
     def begin(self, model: ManyHeads) -> None:
         for name, parameter in model.named_parameters():
             self.register_buffer(_key(name), parameter.detach().clone())
