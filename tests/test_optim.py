@@ -16,7 +16,7 @@ from command import manyheads
 from manyheads import train
 from manyheads.encoder import load_encoder
 from manyheads.model import ManyHeads
-from manyheads.optim import build_optimizer, parameter_groups, rate_factor, set_rates
+from manyheads.optim import build_optimizer, clip_gradients, parameter_groups, rate_factor, set_rates
 from manyheads.recipe import EncoderSettings, Training
 from manyheads.recipe_file import load_recipe
 from manyheads.registry import find
@@ -46,6 +46,23 @@ def test_task_weights_have_their_own_rate_and_no_decay() -> None:
     optimizer = build_optimizer(nn.Linear(2, 2), Training(), [learnt])
     set_rates(optimizer, peak=1e-4, factor=0.5)
     assert [one["lr"] for one in optimizer.param_groups] == pytest.approx([5e-5, 5e-5, 0.015])
+
+
+@pytest.mark.parametrize("largest", [None, 0.1, 1e3])
+def test_clipping_is_torchs_and_leaves_task_weights_alone(largest: float | None) -> None:
+    drawn = torch.Generator().manual_seed(0)
+    models = [nn.Linear(3, 4) for _ in range(2)]
+    for parameters in zip(*(one.parameters() for one in models), strict=True):
+        gradient = torch.randn(parameters[0].shape, generator=drawn)
+        for one in parameters:
+            one.grad = gradient.clone()
+    learnt = find("scalarizers", "uncertainty").factory(["a"])
+    next(learnt.parameters()).grad = torch.tensor(7.0)
+    expected = torch.nn.utils.clip_grad_norm_(models[0].parameters(), largest or float("inf")).item()
+    assert clip_gradients(build_optimizer(models[1], Training(), [learnt]), largest) == pytest.approx(expected)
+    for one, other in zip(*(one.parameters() for one in models), strict=True):
+        assert torch.allclose(one.grad, other.grad, rtol=1e-6)  # type: ignore[arg-type]
+    assert next(learnt.parameters()).grad == 7
 
 
 def test_one_step_of_adamw_by_hand() -> None:

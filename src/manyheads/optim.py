@@ -87,6 +87,19 @@ def set_rates(optimizer: torch.optim.Optimizer, peak: float, factor: float) -> N
         group["lr"] = (group["peak"] or peak) * group["factor"] * factor
 
 
+def clip_gradients(optimizer: torch.optim.Optimizer, largest: float | None) -> float:
+    """Shrink the gradients of all but task weights to norm `largest` where they are longer; returns what it was.
+
+    As torch's clip_grad_norm_, which also goes through all gradients where there is nothing to shrink.
+    """
+    groups = [group["params"] for group in optimizer.param_groups if group["name"] != TASK_WEIGHTS]
+    gradients = [one.grad for group in groups for one in group if one.grad is not None]
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))).item() if gradients else 0.0
+    if largest is not None and norm + 1e-6 > largest:
+        torch._foreach_mul_(gradients, largest / (norm + 1e-6))
+    return norm
+
+
 def rate_factor(step: int, steps: int, warmup: float, shape: Shape = "linear") -> float:
     """What the peak rate is multiplied with at a step: rises linearly over the warm-up, then falls to 0, or stays.
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from manyheads import checkpoint as saved
 from manyheads.combine import Sum
@@ -22,7 +21,7 @@ from manyheads.files import restore_folder, write_text
 from manyheads.frozen import keep_frozen
 from manyheads.job import TrainingJob, prepare
 from manyheads.metrics import better, primary
-from manyheads.optim import TASK_WEIGHTS, set_rates
+from manyheads.optim import clip_gradients, set_rates
 from manyheads.plan import short_plan
 from manyheads.predict import predict_tasks, write_predictions
 from manyheads.progress import Reporter, duration
@@ -130,8 +129,7 @@ def _step(job: TrainingJob, phase: Phase, rounds: list[list[Batch]], asked: bool
     except NonFiniteLoss as fault:
         where = {fault.task: fault.rows}
         raise _not_finite(job, f"the loss of task '{fault.task}'", fault.value, where) from None
-    moved = [one for group in job.optimizer.param_groups for one in group["params"] if group["name"] != TASK_WEIGHTS]
-    norm = torch.nn.utils.clip_grad_norm_(moved, training.clip or math.inf).item()
+    norm = clip_gradients(job.optimizer, training.clip)
     if not math.isfinite(norm):
         where = {batch.task: batch.rows.tolist() for one in rounds for batch in one}
         raise _not_finite(job, f"the gradient of tasks {', '.join(where)}", norm, where)
