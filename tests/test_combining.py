@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,10 @@ from safetensors.torch import load_file
 from command import check_refused, manyheads
 from manyheads import train
 from manyheads.recipe_file import load_recipe
+from run_files import last_checkpoint, log_of
 
 ToyRecipe = Callable[..., dict[str, Any]]
 RecipeFile = Callable[..., Path]
-
-
-def log_of(run: Path, event: str = "step") -> list[dict[str, Any]]:
-    records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    return [one for one in records if one["event"] == event]
-
-
-def last_checkpoint(run: Path, file: str) -> dict[str, torch.Tensor]:
-    return load_file(sorted((run / "checkpoints").glob("step-*"))[-1] / file)
 
 
 # --- trained ---------------------------------------------------------------------------------------------------

@@ -10,25 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from command import check_refused, manyheads
 from manyheads import train
 from manyheads.conflict_report import Agreement, Conflicts, conflict_table, describe_conflicts, read_conflicts
 from manyheads.recipe_file import load_recipe
 from manyheads.run import Run
+from run_files import last_checkpoint, log_of
 
 ToyRecipe = Callable[..., dict[str, Any]]
 RecipeFile = Callable[..., Path]
-
-
-def log_of(run: Path, event: str = "step") -> list[dict[str, Any]]:
-    records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    return [one for one in records if one["event"] == event]
-
-
-def last_checkpoint(run: Path, file: str) -> dict[str, torch.Tensor]:
-    return load_file(sorted((run / "checkpoints").glob("step-*"))[-1] / file)
 
 
 def test_measuring_changes_nothing_and_keeps_its_share(toy_recipe: ToyRecipe) -> None:
