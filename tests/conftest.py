@@ -16,41 +16,9 @@ hypothesis.settings.load_profile("same")
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may wait for a network
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from manyheads.encoder.bert import BertConfig, random_bert  # noqa: E402  (after the environment is set)
+from manyheads.encoder.toy import WORDS, write_toy_encoder  # noqa: E402  (after the environment is set)
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-WORDS = """
-    the a film book meal hotel was is not very good bad great poor dull warm one two three men women play plays
-    guitar dog cat runs sleeps how do i can what best way learn swim cook eat tea coffee red blue old new . , ?
-""".split()  # noqa: SIM905  (a list of words reads better so)
-
-
-def write_toy_encoder(folder: Path, **changes: Any) -> Path:
-    """A random BERT with its word-piece tokenizer, as Hugging Face lays them out."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)] + [str(digit) for digit in range(10)]
-    pieces = list(dict.fromkeys([*special, *WORDS, *letters, *(f"##{one}" for one in letters)]))
-    tokenizer = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    settings = {
-        "vocab_size": len(pieces),
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 64,
-        "max_position_embeddings": 64,
-        **changes,
-    }
-    random_bert(BertConfig(**settings), seed=1).save(folder)
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,9 @@ def announce(job: TrainingJob) -> None:
     for name, task in job.model.tasks.items():
         parts = ", ".join(part.name for part in (task.encoding, task.pooling, task.head, task.loss))
         own = f"the head of {task.head_of}" if task.head_of else parts
+        if name not in job.dev:
+            job.reporter.say(f"task {name}: left out (training.only)")
+            continue
         dev = int(job.dev[name].examples.labelled.sum())
         job.reporter.say(f"task {name}: {task.rows:,} train, {dev:,} dev, batch {batch_sizes[name]} ({own})")
         job.reporter.say(f"  {_describe_labels(task)}")

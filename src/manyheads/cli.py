@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from manyheads.errors import Interrupted, UserError
+from manyheads.study.commands import app as study_app
 
 app = typer.Typer(
     name="manyheads",
@@ -18,6 +19,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(study_app, name="study")
 
 RecipeArgument = Annotated[
     str, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a shipped recipe.")
@@ -152,7 +155,7 @@ def recipes(as_json: AsJson = False) -> None:
         {"name": name, "description": yaml.safe_load(file.read_text(encoding="utf-8")).get("description", "")}
         for name, file in shipped_recipes().items()
     ]
-    _print_table(found, as_json)
+    print_table(found, as_json)
 
 
 @app.command()
@@ -163,7 +166,7 @@ def parts(
     """Every part that a recipe can name: what it is, and which paper it comes from."""
     from manyheads.registry import parts as registered
 
-    _print_table(
+    print_table(
         [
             {"family": part.family, "name": part.name, "what": part.summary, "paper": part.paper}
             for part in registered(family)
@@ -182,7 +185,7 @@ def conflicts(run: RunArgument, as_json: AsJson = False) -> None:
     if as_json:
         _print_json(found.to_json())
         return
-    _print_table(conflict_table(found), False)
+    print_table(conflict_table(found), False)
     print("\n" + "\n".join(describe_conflicts(found)))
 
 
@@ -205,7 +208,7 @@ def plan(
     if as_json:
         _print_json(found.to_json())
         return
-    _print_table([{key.replace("_", " "): value for key, value in vars(one).items()} for one in found.tasks], False)
+    print_table([{key.replace("_", " "): value for key, value in vars(one).items()} for one in found.tasks], False)
     print(describe_plan(found))
 
 
@@ -239,7 +242,7 @@ def doctor(as_json: AsJson = False) -> None:
     """Versions, threads, devices, and which encoder is found where."""
     from manyheads.doctor import examine
 
-    _print_table([{"what": what, "found": found} for what, found in examine().items()], as_json)
+    print_table([{"what": what, "found": found} for what, found in examine().items()], as_json)
 
 
 @app.command()
@@ -257,7 +260,7 @@ def demo(
         _print_json(result)
         return
     _print_metrics(result["metrics"], as_json)
-    _print_table(result["answers"], as_json)
+    print_table(result["answers"], as_json)
 
 
 def main() -> None:
@@ -336,7 +339,7 @@ def _print_json(content: Any) -> None:
     print(json.dumps(content, indent=2, ensure_ascii=False))
 
 
-def _print_table(rows: list[dict[str, Any]], as_json: bool) -> None:
+def print_table(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         _print_json(rows)
         return
@@ -371,7 +374,7 @@ def _print_metrics(metrics: dict[str, Any], as_json: bool) -> None:
     if before:
         row["before training"] = before["overall"]
     rows.append({**row, "dev": dev["overall"], "examples": ""})
-    _print_table(rows, False)
+    print_table(rows, False)
 
 
 def _shown(value: Any) -> str:

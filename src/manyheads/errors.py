@@ -12,11 +12,15 @@ class UserError(Exception):
 
 
 class Interrupted(Exception):
-    """A run was asked to stop by a signal; it is saved and can be resumed."""
+    """A run, or a study, was asked to stop by a signal; it is saved and can be gone on with."""
 
-    def __init__(self, folder: Path, step: int, signal_number: int) -> None:
-        super().__init__(f"Stopped after step {step:,}, saved. Go on with: manyheads resume {folder}")
+    def __init__(self, told: str, signal_number: int) -> None:
+        super().__init__(told)
         self.exit_code = 128 + signal_number  # what a shell reports for a process that a signal ended
+
+    @classmethod
+    def run(cls, folder: Path, step: int, signal_number: int) -> Interrupted:
+        return cls(f"Stopped after step {step:,}, saved. Go on with: manyheads resume {folder}", signal_number)
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

@@ -58,9 +58,14 @@ def check_folder(folder: Path) -> None:
 
 def write_text(file: Path, text: str) -> None:
     """Write a file whole or not at all."""
+    write_bytes(file, text.encode())
+
+
+def write_bytes(file: Path, content: bytes) -> None:
+    """The same of bytes."""
     file.parent.mkdir(parents=True, exist_ok=True)
     aside = file.with_name(f".{file.name}.new")
-    aside.write_text(text, encoding="utf-8")
+    aside.write_bytes(content)
     _sync(aside)
     aside.replace(file)
 

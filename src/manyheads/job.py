@@ -100,8 +100,9 @@ class TrainingJob:
     batch_sizes: dict[str, int]
     train: dict[str, TaskTokens]
     dev: dict[str, TaskTokens]
+    watched: dict[str, TaskTokens]  # what is evaluated while training: dev, or what `evaluate.select` held out
+    watched_rows: dict[str, np.ndarray]
     test: dict[str, TaskTokens]
-    dev_rows: dict[str, np.ndarray]
     notes: list[str]
     progress: Progress
 
@@ -111,7 +112,8 @@ class TrainingJob:
 
     def rounds_of(self, step: int) -> list[list[Batch]]:
         """The rounds of a step: what the sampler draws, without resting tasks and rows without a label for a task."""
-        drawn = [[b for b in one if b.task not in self.progress.resting] for one in self.schedule.rounds(step)]
+        left_out = {*self.progress.resting, *(name for name in self.train if name not in self.dev)}
+        drawn = [[b for b in one if b.task not in left_out] for one in self.schedule.rounds(step)]
         return [[kept for batch in one if len((kept := self._labelled(batch)).rows)] for one in drawn]
 
     def _labelled(self, batch: Batch) -> Batch:
@@ -159,6 +161,8 @@ class TrainingJob:
     @cached_property
     def data_fingerprint(self) -> dict[str, str]:
         splits = {"train": self.train, "dev": self.dev}
+        if self.watched is not self.dev:
+            splits["select"] = self.watched
         return {
             f"{name} {split}": data.fingerprint() for split, tasks in splits.items() for name, data in tasks.items()
         }
@@ -224,8 +228,9 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
             name: TaskTokens(data.task, examples, tokenizer, rows=data.rows)
             for name, data in loaded.items()
             if (examples := getattr(data, split)) is not None
+            and (split == "train" or name in (recipe.training.only or loaded))
         }
-        for split in ("train", "dev", "test")
+        for split in ("train", "dev", "select", "test")
     }
     sizes = {name: len(data) for name, data in splits["train"].items()}
     batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
@@ -233,8 +238,9 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
     schedule = plan_schedule(recipe, Supply(sizes, batch_sizes, recipe.seed, rows=rows))
     batch_sizes |= getattr(schedule.phases[-1].sampler, "batch_sizes", {})  # some samplers choose them
     _check_layers(recipe, encoder.encoder.depth)
-    dev_rows = {
-        name: fixed_subset(data, recipe.evaluate.max_examples, recipe.seed) for name, data in splits["dev"].items()
+    watched_rows = {
+        name: fixed_subset(data, recipe.evaluate.max_examples, recipe.seed)
+        for name, data in (splits["select"] or splits["dev"]).items()
     }
     job = TrainingJob(
         recipe=recipe,
@@ -257,8 +263,9 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
         batch_sizes=batch_sizes,
         train=splits["train"],
         dev=splits["dev"],
+        watched=splits["select"] or splits["dev"],
+        watched_rows=watched_rows,
         test=splits["test"],
-        dev_rows=dev_rows,
         notes=[note for data in loaded.values() for note in data.notes],
         progress=Progress(),
     )

@@ -184,13 +184,13 @@ def _time(job: TrainingJob) -> tuple[float, float]:
         if number:  # the first one warms up, and takes the most memory
             taken.append(time.monotonic() - began)
     began = time.monotonic()
-    rows = {name: some[:TIMED_EXAMPLES] for name, some in job.dev_rows.items()}
-    predict_tasks(job.model, job.dev, recipe.evaluate.tokens_per_pass, rows)
+    rows = {name: some[:TIMED_EXAMPLES] for name, some in job.watched_rows.items()}
+    predict_tasks(job.model, job.watched, recipe.evaluate.tokens_per_pass, rows)
     each = (time.monotonic() - began) / max(1, sum(map(len, rows.values())))
     often = job.steps // recipe.evaluate.every_steps if recipe.evaluate.every_steps else 0
-    while_training = (len(job.schedule.epoch_ends) + often) * sum(map(len, job.dev_rows.values()))
+    while_training = (len(job.schedule.epoch_ends) + often) * sum(map(len, job.watched_rows.values()))
     evaluated = while_training + sum(map(len, job.dev.values())) + sum(map(len, job.test.values()))
-    return float(np.mean(taken)) * job.steps + each * evaluated, _peak_memory()
+    return float(np.mean(taken)) * job.steps + each * evaluated, peak_gigabytes()
 
 
 def _tokens(job: TrainingJob, step: int) -> int:
@@ -198,7 +198,7 @@ def _tokens(job: TrainingJob, step: int) -> int:
     return sum(int(column.lengths[batch.rows].sum()) for batch in batches for column in job.train[batch.task].texts)
 
 
-def _peak_memory() -> float:
+def peak_gigabytes() -> float:
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 1e9
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

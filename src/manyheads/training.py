@@ -22,8 +22,8 @@ from manyheads.frozen import keep_frozen
 from manyheads.job import TrainingJob, prepare
 from manyheads.metrics import better, primary
 from manyheads.optim import clip_gradients, set_rates
-from manyheads.plan import short_plan
-from manyheads.predict import predict_tasks, write_predictions
+from manyheads.plan import peak_gigabytes, short_plan
+from manyheads.predict import predict_tasks, write_answers, write_predictions
 from manyheads.progress import Reporter, duration
 from manyheads.recipe import Recipe
 from manyheads.resting import rest_or_return
@@ -109,7 +109,7 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
                 job.save()
             if stopping and progress.step < job.steps:
                 job.processes.wait()  # for the one that saves
-                raise Interrupted(folder, progress.step, asked[0] if asked else signal.SIGTERM)
+                raise Interrupted.run(folder, progress.step, asked[0] if asked else signal.SIGTERM)
     if progress.moved or "" not in progress.best:  # the end came before an evaluation, or best/ was lost after it
         _evaluate(job)
         job.save()
@@ -160,14 +160,14 @@ def _evaluate(job: TrainingJob) -> None:
     told: dict[str, Any] | None = None
     job.progress.moved = False
     if job.processes.main:
-        told = evaluate_with_progress(job.model, job.dev, job.recipe, job.reporter, job.dev_rows)[0].to_json()
+        told = evaluate_with_progress(job.model, job.watched, job.recipe, job.reporter, job.watched_rows)[0].to_json()
     found = Evaluation(**job.processes.tell(told))
     job.write_log({"event": "evaluate", **found.to_json(), "seen": job.progress.examples})
     shown = "  ".join(f"{task} {_shown(job, found, task)}" for task in found.metrics)
     job.reporter.say(f"step {job.progress.step:,}  epoch {job.epoch()}  {shown}  overall {found.overall:.3f}")
     if not job.progress.step:
         return  # an untrained model is not a candidate
-    tasks = job.model.tasks if job.recipe.checkpoint.best_per_task else {}
+    tasks = {name: job.model.tasks[name] for name in job.watched if job.recipe.checkpoint.best_per_task}
     scores = {"": found.overall, **{task: found.metrics[task][primary(tasks[task])] for task in tasks}}
     written: Path | None = None
     best = job.progress.best
@@ -192,12 +192,13 @@ def _evaluate(job: TrainingJob) -> None:
 
 def _about(job: TrainingJob, found: Evaluation) -> dict[str, Any]:
     """What a model folder says of itself: which step, and the figures on which best/ and best-TASK/ are chosen."""
-    counts = ", ".join(f"{task} {found.examples[task]:,} of {len(job.dev[task]):,}" for task in found.examples)
+    counts = ", ".join(f"{task} {found.examples[task]:,} of {len(job.watched[task]):,}" for task in found.examples)
+    split = "dev" if job.watched is job.dev else "held-out train"
     return {
         "run": job.recipe.name,
         "step": job.progress.step,
         "epoch": job.epoch(),
-        "chosen_on": f"dev examples: {counts}; best/ by the overall score, best-TASK/ by the task's primary metric",
+        "chosen_on": f"{split} examples: {counts}; best/ by the overall score, best-TASK/ by the task's primary metric",
         "metrics": found.metrics,
         "overall": found.overall,
     }
@@ -234,6 +235,7 @@ def _finish(job: TrainingJob) -> Run:
     folder = job.folder / "predictions"
     for name, data in job.dev.items():
         write_predictions(folder, data, "dev", answers[name], np.flatnonzero(data.examples.labelled))
+    write_answers(folder, job.dev, answers)
     for name, tested in predict_tasks(model, job.test, job.recipe.evaluate.tokens_per_pass).items():
         write_predictions(folder, job.test[name], "test", tested)
     metrics = {
@@ -244,11 +246,12 @@ def _finish(job: TrainingJob) -> Run:
         "rests": job.progress.rests,
         "steps": job.progress.step,
         "seconds": round(job.progress.seconds, 1),
+        "peak_gigabytes": round(peak_gigabytes(), 3),
         "notes": job.notes,
         "data": job.data_fingerprint,
     }
     before = _first_evaluation(job.folder / "log.jsonl")
-    if before is not None:
+    if before is not None and job.watched is job.dev:
         metrics["before"] = before
     job.write_log({"event": "end", "dev": found.to_json(), "notes": job.notes})
     write_text(job.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")

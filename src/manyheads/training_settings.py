@@ -130,6 +130,9 @@ class Training(Model):
     train: Trained = "all"
     """What learns besides the heads: 'all' of the encoder, nothing ('heads'), all but the embeddings ('layers'), the
     topmost N layers ('top-N'), or a list of layers (0 is the embeddings)."""
+    only: list[str] | None = Field(None, min_length=1)
+    """Leave out the batches of all other tasks, which are then not evaluated either: what these tasks learn from the
+    same batches without the others. By default none is left out."""
     frozen_dropout: bool = False
     """Whether layers that do not learn still have dropout, as in the papers; their outputs then cannot be kept."""
     frozen_gigabytes: float = Field(4.0, ge=0)
@@ -216,6 +219,9 @@ class EvaluateSettings(Model):
     """Per task, a fixed random part of dev used while training; the end uses all of it."""
     before: bool = False
     """Also evaluate before the first step."""
+    select: float | None = Field(None, gt=0, lt=1)
+    """Share of train held out to choose best/ by, and when to rest or stop, so that dev is looked at only once, at the
+    end; null chooses on dev."""
     overall: Literal["arithmetic", "geometric"] = "arithmetic"
     """The mean of the tasks' primary metrics by which best/ is chosen."""
     weights: dict[str, Annotated[float, Field(ge=0)]] = {}

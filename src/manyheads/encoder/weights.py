@@ -13,10 +13,12 @@ from torch import Tensor
 
 from manyheads.encoder.base import Encoder
 from manyheads.encoder.bert import Bert, BertConfig
+from manyheads.encoder.toy import toy_encoder
 from manyheads.errors import UserError
 from manyheads.files import file_sha256
 from manyheads.recipe import EncoderSettings
 from manyheads.seeding import draws
+from manyheads.tokens import cache_folder
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ def locate(name: str, revision: str | None = None) -> Found:
         return Found(Path(name).resolve(), "local folder")
     if Path(name).is_dir():
         raise UserError(f"encoder '{name}': that folder has no config.json, so it is not a saved encoder.")
+    if name == "toy":
+        return Found(toy_encoder(cache_folder()), "made on the spot, untrained")
     known = KNOWN.get(name)
     if known is not None:
         spec = importlib.util.find_spec(known.module)

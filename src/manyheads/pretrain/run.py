@@ -130,7 +130,7 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -> P
             if asked or work.step == work.steps or (every and work.step % every == 0):
                 work.save()
             if asked and work.step < work.steps:
-                raise Interrupted(folder, work.step, asked[0])
+                raise Interrupted.run(folder, work.step, asked[0])
     return _finish(work)
 
 

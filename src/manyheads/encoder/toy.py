@@ -1,0 +1,60 @@
+"""A toy encoder: a real BERT with its tokenizer, untrained, 2 layers of 32, made on the spot. It learns nothing useful.
+
+`encoder: toy` lets a recipe or a whole study be tried out in seconds.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from manyheads.encoder.bert import BertConfig, random_bert
+
+WORDS = """
+    the a film book meal hotel was is not very good bad great poor dull warm one two three men women play plays
+    guitar dog cat runs sleeps how do i can what best way learn swim cook eat tea coffee red blue old new . , ?
+""".split()  # noqa: SIM905  (a list of words reads better so)
+
+
+def write_toy_encoder(folder: Path, **changes: Any) -> Path:
+    """Write one as Hugging Face lays them out; `changes` are settings of its config."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)] + [str(digit) for digit in range(10)]
+    pieces = list(dict.fromkeys([*special, *WORDS, *letters, *(f"##{one}" for one in letters)]))
+    tokenizer = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {
+        "vocab_size": len(pieces),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+        "max_position_embeddings": 64,
+        **changes,
+    }
+    random_bert(BertConfig(**settings), seed=1).save(folder)
+    return folder
+
+
+def toy_encoder(cache: Path) -> Path:
+    """The folder of the toy encoder, made at its first use."""
+    folder = cache / "toy-encoder"
+    if not folder.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(dir=cache, prefix=".toy-encoder."))
+        write_toy_encoder(aside, max_position_embeddings=256)  # room for sentences spelt letter by letter
+        try:
+            aside.rename(folder)
+        except OSError:  # another process was quicker
+            shutil.rmtree(aside)
+    return folder

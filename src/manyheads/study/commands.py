@@ -1,0 +1,209 @@
+"""`manyheads study …`: command → function. Heavy imports inside each command keep --help quick."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from manyheads.errors import UserError
+
+if TYPE_CHECKING:
+    from manyheads.study.study import OpenStudy
+
+app = typer.Typer(
+    no_args_is_help=True, help="Compare variants of a recipe over seeds, and see which differences are real."
+)
+
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped study.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Settings for every run, such as data.root=FOLDER."),
+]
+ScaleOption = Annotated[str | None, typer.Option("--scale", help="smoke, small or full; by default small.")]
+Output = Annotated[Path, typer.Option("--output", help="Folder that keeps the runs of all studies.")]
+Only = Annotated[list[str] | None, typer.Option("--only", help="Only this row; may be repeated.")]
+
+
+@app.command("run")
+def run(
+    study: StudyArgument,
+    overrides: Overrides = None,
+    scale: ScaleOption = None,
+    only: Only = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Runs at a time; by default one per core.")] = None,
+    keep_models: Annotated[bool, typer.Option("--keep-models", help="Keep the weights of finished runs.")] = False,
+    output: Output = Path("studies"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Train what is not finished of a study, then print its table; for example: manyheads study run mine.yaml"""
+    from manyheads.progress import Reporter
+    from manyheads.study.run import check_folder, run_study
+
+    opened = _open(study, scale, output, overrides)
+    check_folder(output)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    at_once = jobs or _default_jobs(cores)
+    chosen = opened.chosen(only or [])
+    ended = run_study(opened.place, chosen, Reporter(quiet), at_once, max(1, cores // at_once), keep_models)
+    _print_tables(opened, "terminal")
+    if any(one.state != "finished" for one in ended):
+        raise typer.Exit(1)
+
+
+@app.command("status")
+def status(
+    study: StudyArgument, overrides: Overrides = None, scale: ScaleOption = None, output: Output = Path("studies")
+) -> None:
+    """How far every run of a study is, and why any has failed."""
+    from manyheads.cli import print_table
+
+    opened = _open(study, scale, output, overrides)
+    standings = opened.standings()
+    rows = [
+        {
+            "row": one.planned.row,
+            "run": one.planned.member,
+            "seed": one.planned.seed,
+            "state": one.state if one.state in ("finished", "to do") else f"{one.state} at {one.share:.0%}",
+            "reason": one.reason,
+        }
+        for one in standings
+    ]
+    print_table(rows, False)
+    done = sum(one.state == "finished" for one in standings)
+    print(f"\n{done} of {len(standings)} runs finished")
+
+
+@app.command("table")
+def table(
+    study: StudyArgument,
+    overrides: Overrides = None,
+    scale: ScaleOption = None,
+    form: Annotated[str, typer.Option("--format", help="terminal, markdown or csv.")] = "terminal",
+    output: Output = Path("studies"),
+) -> None:
+    """The study's table, of what is finished: means, differences, and which of them are real."""
+    if form not in ("terminal", "markdown", "csv"):
+        raise UserError(f"--format: expected terminal, markdown or csv, found '{form}'.")
+    _print_tables(_open(study, scale, output, overrides), form)
+
+
+@app.command("list")
+def list_studies(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """The papers' studies that come with manyheads: paper, table, question, cost."""
+    from manyheads.cli import print_table
+    from manyheads.study.cost import describe_cost
+    from manyheads.study.settings import load_study, shipped_studies
+
+    rows = []
+    for name in shipped_studies():
+        one = load_study(name)
+        rows.append(
+            {
+                "study": name,
+                "paper": one.paper,
+                "shows": ", ".join(one.covers),
+                "question": one.question,
+                "cost": describe_cost(one),
+            }
+        )
+    print_table(rows, as_json)
+
+
+@app.command("smoke")
+def smoke(
+    studies: Annotated[list[str] | None, typer.Argument(metavar="[STUDY]...", help="By default all shipped.")] = None,
+    ends: Annotated[bool, typer.Option("--ends", help="Only the first and the last row of each.")] = False,
+    output: Output = Path("studies"),
+) -> None:
+    """Try studies in this one process, at the smallest scale with one seed: that they run, not what they find."""
+    from manyheads.progress import Reporter
+    from manyheads.study.settings import shipped_studies
+    from manyheads.study.smoke import try_studies
+
+    failed = try_studies(studies or list(shipped_studies()), output, ends, Reporter())
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("export")
+def export(
+    study: StudyArgument,
+    file: Annotated[Path, typer.Option("--to", help="The file to write.")],
+    overrides: Overrides = None,
+    scale: ScaleOption = None,
+    output: Output = Path("studies"),
+) -> None:
+    """Put the finished runs of a study into one small file: metrics, ids and numbers, no texts."""
+    opened = _open(study, scale, output, overrides)
+    done = list(dict.fromkeys(one for one, _ in opened.runs if opened.place.results.have(one)))
+    if not done:
+        raise UserError(f"{opened.study.name}: no run is finished yet.")
+    opened.place.results.export(done, file)
+    print(f"{len(done)} runs → {file} ({file.stat().st_size / 1e3:.0f} kB)")
+
+
+@app.command("import")
+def take_in(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files that `study export` wrote.")],
+    output: Output = Path("studies"),
+) -> None:
+    """Take in results of another machine: they count as finished runs."""
+    from manyheads.study.run import check_folder
+
+    place = check_folder(output)
+    for file in files:
+        print(f"{file}: {place.results.take_in(file)} new runs")
+
+
+# --- shared -----------------------------------------------------------------------------------------------------
+
+
+def _open(study: str, scale: str | None, output: Path, overrides: list[str] | None) -> OpenStudy:
+    from manyheads.recipe_file import parse_overrides
+    from manyheads.study.study import open_study
+
+    return open_study(study, scale, output, parse_overrides(overrides or []))
+
+
+def _default_jobs(cores: int) -> int:
+    import torch
+
+    return 1 if torch.accelerator.is_available() else cores
+
+
+def _print_tables(opened: OpenStudy, form: str) -> None:
+    from manyheads.study import render
+
+    found, matrix = opened.tables()
+    if form == "csv":
+        print(render.as_csv(found), end="")
+        return
+    if opened.study.layout == "confusion":
+        task = next(iter(found.columns)).partition(".")[0]
+        for name, grid in render.confusions(opened.found(), task, opened.study.published):
+            _section(f"{name}: {task}", grid, form)
+    else:
+        _section("", render.values(found), form)
+        _section(f"Differences from '{found.reference}'", render.differences(found), form)
+    if matrix is not None:
+        _section(f"Transfer at equal {matrix.equal}: what company changes", render.transfers(matrix), form)
+    for line in render.footer(found):
+        print(f"- {line}" if form == "markdown" else line)
+
+
+def _section(title: str, grid: list[dict[str, Any]], form: str) -> None:
+    from manyheads.cli import print_table
+    from manyheads.study.render import markdown
+
+    if not grid:
+        return
+    if title:
+        print(f"\n{title}\n" if form == "markdown" else f"\n{title}")
+    if form == "markdown":
+        print(markdown(grid))
+    else:
+        print_table(grid, False)

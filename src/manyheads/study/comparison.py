@@ -1,0 +1,237 @@
+"""From the results of a study's runs to its table: means, deviations, differences, and what may be said of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from manyheads.errors import UserError, nearest
+from manyheads.metrics import overall, primary
+from manyheads.metrics.base import find
+from manyheads.recipe import Recipe
+from manyheads.study.bootstrap import drawn_metric
+from manyheads.study.results import Result
+from manyheads.study.settings import Study
+from manyheads.study.statistics import DRAWS, Difference, Verdict, difference, verdicts
+from manyheads.study.variants import ALL, Row
+from manyheads.tasks import Task
+
+OVERALL = "overall"
+Members = dict[str, Result]  # member of a row → its finished run
+Found = dict[str, dict[int, Members]]  # row → seed → its runs, where all of them are finished
+
+
+@dataclass
+class Cell:
+    """One column of one row."""
+
+    values: dict[int, float]  # by seed
+    published: float | None = None
+    difference: Difference | None = None  # from the row that is compared with
+    verdict: Verdict | None = None
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(list(self.values.values()))) if self.values else math.nan
+
+    @property
+    def deviation(self) -> float | None:
+        """Over seeds; of one seed there is none."""
+        return float(np.std(list(self.values.values()), ddof=1)) if len(self.values) > 1 else None
+
+
+@dataclass
+class TableRow:
+    name: str
+    cells: dict[str, Cell]
+    seconds: float  # of training, mean over seeds, all runs of the row together
+    gigabytes: float
+
+
+@dataclass
+class StudyTable:
+    """What a study found so far."""
+
+    study: Study
+    columns: dict[str, str]  # 'sst' → 'sst accuracy'
+    high_is_best: dict[str, bool]
+    reference: str
+    rows: list[TableRow]
+    missing: dict[str, int]  # row → how many of its seeds are not finished
+    looks: int = 0  # differences that were looked at
+    notes: list[str] = field(default_factory=list)
+
+
+def make_table(study: Study, base: Recipe, rows: list[Row], found: Found) -> StudyTable:
+    """Every finished row against the one that the study names."""
+    tasks = tasks_of(found)
+    columns = _columns(study, base, tasks)
+    reference = study.to or rows[0].name
+    names = [row.name for row in rows]
+    if reference not in names:
+        raise UserError(f"{study._origin.place(('to',))}: no row '{reference}'.{nearest(reference, names)}")
+    high = {column: high_is_best(column, tasks) for column in columns}
+    done = [row.name for row in rows if found.get(row.name)]
+    measured = {name: Measured(found[name], base, tasks) for name in done}
+    made = [_row(name, columns, measured[name], found[name], study.published) for name in done]
+    looked: list[tuple[Cell, str]] = []
+    for row in made if reference in done else []:
+        for column in columns if row.name != reference else ():
+            cell, other = row.cells[column], measured[reference]
+            cell.difference = compare(column, measured[row.name], other)
+            if cell.difference is not None:
+                looked.append((cell, column))
+    mark([(cell, high[column]) for cell, column in looked])
+    titles = {column: _title(column, tasks) for column in columns}
+    missing = {name: len(study.seed_list) - len(found.get(name, {})) for name in names}
+    return StudyTable(
+        study, titles, high, reference, made, {k: v for k, v in missing.items() if v}, len(looked), study.notes
+    )
+
+
+def mark(looked: list[tuple[Cell, bool]]) -> None:
+    """Say of all cells that were looked at, and whether high is best in them, what may be said."""
+    told = verdicts([cell.difference for cell, _ in looked if cell.difference], [high for _, high in looked])
+    for (cell, _), verdict in zip(looked, told, strict=True):
+        cell.verdict = verdict
+
+
+class Measured:
+    """One row's metrics, by seed and on every bootstrap draw, computed when they are asked for."""
+
+    def __init__(self, runs: dict[int, Members], base: Recipe, tasks: dict[str, Task]) -> None:
+        self.runs, self.base, self.tasks = runs, base, tasks
+        self._drawn: dict[tuple[str, int], np.ndarray] = {}
+
+    def result(self, task: str, seed: int) -> Result | None:
+        members = self.runs[seed]
+        found = members.get(task) or members.get(ALL)
+        return found if found is not None and task in found.tasks else None
+
+    def values(self, column: str) -> dict[int, float]:
+        """By seed; without those where it is undefined."""
+        found = {seed: self._value(column, seed) for seed in self.runs}
+        return {seed: value for seed, value in found.items() if value is not None}
+
+    def _value(self, column: str, seed: int) -> float | None:
+        if column != OVERALL:
+            result, metric = self.result(_task(column), seed), _metric(column, self.tasks)
+            return result.metrics[_task(column)].get(metric) if result else None
+        scores: dict[str, dict[str, float | None]] = {}
+        for name in self.base.tasks:
+            result = self.result(name, seed)
+            if result is None:
+                return None
+            scores[name] = result.metrics[name]
+        return self._overall(scores)
+
+    def drawn(self, column: str, seed: int) -> np.ndarray:
+        """[draws]"""
+        if (column, seed) not in self._drawn:
+            self._drawn[column, seed] = self._draw(column, seed)
+        return self._drawn[column, seed]
+
+    def _draw(self, column: str, seed: int) -> np.ndarray:
+        if column != OVERALL:
+            task = _task(column)
+            result = self.result(task, seed)
+            assert result is not None
+            metric = _metric(column, self.tasks)
+            return drawn_metric(result.tasks[task], metric, result.answers[task], result.labels[task], result.dev[task])
+        each = {name: self.drawn(name, seed) for name in self.base.tasks}
+        found = np.empty(DRAWS)
+        for number in range(DRAWS):
+            found[number] = self._overall(
+                {name: {primary(self.tasks[name]): _number(some[number])} for name, some in each.items()}
+            )
+        return found
+
+    def _overall(self, scores: dict[str, dict[str, float | None]]) -> float:
+        settings = self.base.evaluate
+        return overall(scores, {name: self.tasks[name] for name in scores}, settings.overall, settings.weights)
+
+
+def compare(column: str, ours: Measured, theirs: Measured) -> Difference | None:
+    """Over the seeds that both have; None where there are none, or the metric is undefined."""
+    mine, other = ours.values(column), theirs.values(column)
+    seeds = [seed for seed in mine if seed in other]
+    if not seeds:
+        return None
+    for task in ours.base.tasks if column == OVERALL else [_task(column)]:
+        a, b = ours.result(task, seeds[0]), theirs.result(task, seeds[0])
+        if a is not None and b is not None and a.dev[task] != b.dev[task]:
+            raise UserError(f"task '{task}': two rows were measured on different dev examples, and cannot be compared.")
+    drawn = [np.stack([one.drawn(column, seed) for seed in seeds]) for one in (ours, theirs)]
+    defined = np.isfinite(drawn[0]).all(axis=0) & np.isfinite(drawn[1]).all(axis=0)
+    if defined.sum() < 2:
+        return None
+    return difference(
+        [mine[seed] for seed in seeds], [other[seed] for seed in seeds], drawn[0][:, defined], drawn[1][:, defined]
+    )
+
+
+def _row(
+    name: str, columns: list[str], measured: Measured, runs: dict[int, Members], published: dict[str, Any]
+) -> TableRow:
+    printed = published.get(name)
+    cells = {
+        column: Cell(measured.values(column), printed.get(column) if isinstance(printed, dict) else None)
+        for column in columns
+    }
+    costs = [[(one.seconds, one.gigabytes) for one in members.values()] for members in runs.values()]
+    seconds = float(np.mean([sum(second for second, _ in some) for some in costs]))
+    return TableRow(name, cells, seconds, max(memory for some in costs for _, memory in some))
+
+
+# --- columns ----------------------------------------------------------------------------------------------------
+
+
+def tasks_of(found: Found) -> dict[str, Task]:
+    """Every task of any run: in what its metrics are called all runs agree."""
+    return {
+        name: task
+        for runs in found.values()
+        for members in runs.values()
+        for one in members.values()
+        for name, task in one.tasks.items()
+    }
+
+
+def _columns(study: Study, base: Recipe, tasks: dict[str, Task]) -> list[str]:
+    wanted = study.metrics or [*base.tasks, *([OVERALL] if len(base.tasks) > 1 else [])]
+    for column in wanted if tasks else []:
+        place = study._origin.place(("metrics",))
+        if column != OVERALL and _task(column) not in tasks:
+            raise UserError(f"{place}: no task '{_task(column)}'.{nearest(_task(column), [*tasks, OVERALL])}")
+        if column != OVERALL and not _metric_known(_metric(column, tasks), tasks[_task(column)]):
+            raise UserError(f"{place}: task '{_task(column)}' is not measured by '{_metric(column, tasks)}'.")
+    return list(wanted)
+
+
+def _metric_known(metric: str, task: Task) -> bool:
+    return metric.partition("/")[0].partition("(")[0] in {one.name for one in task.metrics}
+
+
+def _task(column: str) -> str:
+    return column.partition(".")[0]
+
+
+def _metric(column: str, tasks: dict[str, Task]) -> str:
+    return column.partition(".")[2] or primary(tasks[_task(column)])
+
+
+def _title(column: str, tasks: dict[str, Task]) -> str:
+    return column if column == OVERALL else f"{_task(column)} {_metric(column, tasks)}"
+
+
+def high_is_best(column: str, tasks: dict[str, Task]) -> bool:
+    if column == OVERALL or _task(column) not in tasks:
+        return True
+    return find(_metric(column, tasks).partition("/")[0].partition("(")[0]).best == "high"
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

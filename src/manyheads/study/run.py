@@ -1,0 +1,292 @@
+"""Runs of a study as processes of their own: several at a time, each at most once, whatever stops them.
+
+    FOLDER/recipes/ID.yaml   what a run trains        FOLDER/runs/ID/         its run folder
+    FOLDER/logs/ID.txt       what it printed          FOLDER/results/ID.json.gz   what is left of it
+
+All studies of a folder share its runs: two studies that contain the same run train it once. Whoever works on a run
+holds the lock of its log; a lock that is held means that some process, this study's or another's, is at it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from manyheads.errors import Interrupted, UserError
+from manyheads.files import write_text
+from manyheads.progress import SECONDS_BETWEEN_LINES, Reporter, duration
+from manyheads.recipe import Recipe
+from manyheads.run import Run
+from manyheads.stopping import stop_signals
+from manyheads.study.results import Results
+from manyheads.study.variants import Planned
+
+State = Literal["finished", "running", "failed", "stopped", "to do"]
+PATIENCE = 30.0  # seconds that a run has to save itself before the study leaves it
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder in which studies keep their runs."""
+
+    folder: Path
+
+    @property
+    def results(self) -> Results:
+        return Results(self.folder / "results")
+
+    def recipe(self, identity: str) -> Path:
+        return self.folder / "recipes" / f"{identity}.yaml"
+
+    def run(self, identity: str) -> Path:
+        return self.folder / "runs" / identity
+
+    def log(self, identity: str) -> Path:
+        return self.folder / "logs" / f"{identity}.txt"
+
+
+@dataclass
+class Work:
+    """A process that trains one run."""
+
+    identity: str
+    planned: Planned
+    process: subprocess.Popen[bytes]
+    log: IO[bytes]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a run is."""
+
+    planned: Planned
+    identity: str
+    state: State
+    share: float  # of its steps
+    reason: str = ""  # why it failed
+
+
+def run_study(
+    place: Place,
+    runs: Sequence[tuple[str, Planned]],
+    reporter: Reporter,
+    jobs: int,
+    threads: int,
+    keep_models: bool,
+) -> list[Standing]:
+    """Train what is not finished, `jobs` at a time. A run that fails does not stop the others."""
+    distinct = dict(runs)
+    waiting = [identity for identity in distinct if not place.results.have(identity)]
+    ready = len(distinct) - len(waiting)
+    reporter.say(f"{len(distinct)} runs, {ready} finished before; {jobs} at a time with {threads} threads each")
+    working: list[Work] = []
+    failed: set[str] = set()
+    board = _Board(place, reporter, distinct, ready)
+    with stop_signals() as asked:
+        while (waiting or working) and not asked:
+            for work in [one for one in working if one.process.poll() is not None]:
+                working.remove(work)
+                work.log.close()
+                if not _finish(place, work, keep_models):
+                    failed.add(work.identity)
+                    reporter.say(f"failed: {work.planned.label}: {_why(place, work)}")
+            for identity in list(waiting):
+                if place.results.have(identity):  # another process has done it
+                    waiting.remove(identity)
+                elif len(working) < jobs:
+                    work_on = _start(place, identity, distinct[identity], threads)
+                    if work_on is not None:
+                        working.append(work_on)
+                        waiting.remove(identity)
+            board.show([one.identity for one in working], failed)
+            time.sleep(0.2)
+        if asked:
+            _stop(working)
+            done = sum(map(place.results.have, distinct))
+            raise Interrupted(
+                f"Stopped with {done} of {len(distinct)} runs finished. The same command goes on.", asked[0]
+            )
+    board.show([], failed, always=True)
+    return [standing(place, identity, planned) for identity, planned in runs]
+
+
+def run_here(place: Place, identity: str, planned: Planned) -> None:
+    """Train one run in this process, if it is not finished: for trying things out."""
+    from manyheads.training import train
+
+    if not place.results.have(identity):
+        recipe = _named(planned.recipe, place, identity)
+        run = train(recipe, overwrite=True, quiet=True)
+        place.results.collect(run, identity)
+        shutil.rmtree(place.run(identity))
+
+
+def standing(place: Place, identity: str, planned: Planned) -> Standing:
+    """How far a run is, as its files tell."""
+    if place.results.have(identity):
+        return Standing(planned, identity, "finished", 1.0)
+    log = place.log(identity)
+    if not log.is_file():
+        return Standing(planned, identity, "to do", 0.0)
+    share = _share(place.run(identity))
+    if _locked(log):
+        return Standing(planned, identity, "running", share)
+    reason = _reason(place, identity)
+    return Standing(planned, identity, "failed" if reason else "stopped", share, reason)
+
+
+# --- one run ----------------------------------------------------------------------------------------------------
+
+
+def _start(place: Place, identity: str, planned: Planned, threads: int) -> Work | None:
+    """A process that trains a run, or goes on with it; None where another process is at it."""
+    log = place.log(identity)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    output = log.open("ab")
+    try:
+        fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held by the child, whose stderr it is, as long as it lives
+    except BlockingIOError:
+        output.close()
+        return None
+    output.truncate(0)
+    folder = place.run(identity)
+    words = ["resume", str(folder)]
+    if not any((folder / "checkpoints").glob("*")) and not (folder / "metrics.json").is_file():
+        recipe = _named(planned.recipe, place, identity)
+        write_text(place.recipe(identity), recipe.to_yaml())
+        words = ["train", str(place.recipe(identity)), "--overwrite"]
+        shutil.rmtree(folder, ignore_errors=True)
+    one_word = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "manyheads", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=output,
+        env={**os.environ, **one_word, "TOKENIZERS_PARALLELISM": "false"},
+        start_new_session=True,  # a Ctrl-C reaches the study alone, which then asks its runs to stop
+    )
+    return Work(identity, planned, process, output)
+
+
+def _named(recipe: Recipe, place: Place, identity: str) -> Recipe:
+    return recipe.model_copy(update={"name": identity, "output": str((place.folder / "runs").resolve())})
+
+
+def _finish(place: Place, work: Work, keep_models: bool) -> bool:
+    """Collect the result of a run whose process has ended; False where it failed."""
+    folder = place.run(work.identity)
+    if work.process.returncode != 0 or not (folder / "metrics.json").is_file():
+        return False
+    place.results.collect(Run(folder), work.identity)
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    for model in folder.glob("best*") if not keep_models else ():
+        shutil.rmtree(model)
+    return True
+
+
+def _stop(working: list[Work]) -> None:
+    """Ask every run to save itself and stop."""
+    for work in working:
+        work.process.send_signal(signal.SIGTERM)
+    end = time.monotonic() + PATIENCE
+    for work in working:
+        try:
+            work.process.wait(max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            work.process.kill()
+            work.process.wait()
+        work.log.close()
+
+
+def _reason(place: Place, identity: str) -> str:
+    """Why a run failed: the last error it printed, else its last line; nothing where it was only stopped."""
+    log = place.log(identity)
+    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    for number, line in reversed(list(enumerate(lines))):
+        if line.startswith("error: "):
+            return " ".join(lines[number:]).removeprefix("error: ")
+    if not lines or lines[-1].startswith("Stopped after step") or not any("Traceback" in line for line in lines):
+        return ""
+    return lines[-1]
+
+
+def _why(place: Place, work: Work) -> str:
+    if work.process.returncode < 0:
+        return f"it was killed (signal {-work.process.returncode}); the same command goes on from its last checkpoint"
+    return _reason(place, work.identity) or f"it ended with code {work.process.returncode}"
+
+
+def _share(folder: Path) -> float:
+    """How much of its steps a run has done."""
+    log = folder / "log.jsonl"
+    if not log.is_file():
+        return 0.0
+    steps, done = 0, 0
+    with log.open("rb") as file:
+        first = file.readline()
+        file.seek(max(0, log.stat().st_size - 4096))
+        last = file.read().splitlines()
+    try:
+        steps = json.loads(first)["steps"]
+        done = json.loads(last[-1])["step"]
+    except (ValueError, KeyError, IndexError):
+        return 0.0
+    return done / max(1, steps)
+
+
+def _locked(log: Path) -> bool:
+    with log.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(file, fcntl.LOCK_UN)
+    return False
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------
+
+
+class _Board:
+    """A line every few seconds: how many runs are done, what works now, how long it will take."""
+
+    def __init__(self, place: Place, reporter: Reporter, runs: dict[str, Planned], ready: int) -> None:
+        self.place, self.reporter, self.runs, self.ready = place, reporter, runs, ready
+        self.began = time.monotonic()
+        self.printed = 0.0
+
+    def show(self, working: list[str], failed: set[str], always: bool = False) -> None:
+        now = time.monotonic()
+        if not always and now - self.printed < SECONDS_BETWEEN_LINES:
+            return
+        self.printed = now
+        shares = {identity: _share(self.place.run(identity)) for identity in working}
+        done = sum(self.place.results.have(one) for one in self.runs)
+        worked = done - self.ready + sum(shares.values())
+        left = len(self.runs) - len(failed) - done - sum(shares.values())
+        words = [f"study {done}/{len(self.runs)} runs"]
+        words += [f"{self.runs[one].label} {share:.0%}" for one, share in shares.items()]
+        if failed:
+            words.append(f"{len(failed)} failed")
+        if worked > 0.05 and left > 0:
+            words.append(f"{duration((now - self.began) / worked * left)} left")
+        self.reporter.say("  ".join(words))
+
+
+def check_folder(folder: Path) -> Place:
+    """The place where studies are kept; it must be possible to write there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: no studies can be kept here: {error.strerror}. Set --output.") from None
+    return Place(folder)

@@ -1,0 +1,167 @@
+"""The study file: everything about a comparison, as one typed model. Each key's sentence stands beneath it."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
+
+from manyheads.errors import UserError, nearest
+from manyheads.recipe import Origin
+from manyheads.recipe_file import explain_faults, parse_file
+from manyheads.training_settings import Model
+
+Overrides = dict[str, Any]  # as on the command line: {'training.epochs': 1}
+SCALES = ("smoke", "small", "full")  # of the shipped studies
+
+
+class Variant(Model):
+    """A row of the table, or several: what it changes in the base recipe."""
+
+    set: Overrides = {}
+    """Settings that replace the base's, by dotted key."""
+    each: list[Literal["task", "layer"]] = []
+    """'layer' makes a row for every layer of the encoder, 'task' a run for every task within the row. Values may say
+    '{layer}', '{task}', and '{last}': all tasks in order, with this one last."""
+    grid: dict[str, list[Any]] = {}
+    """Dotted key → values: a row for every combination."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        """`{training.epochs: 1, each: task}` → what is set, and what is generated."""
+        if value is None:
+            value = {}
+        if not isinstance(value, dict):
+            raise ValueError(f"expected settings by dotted key, such as {{training.epochs: 1}}, found {value!r}")
+        own = {key: one for key, one in value.items() if key in ("each", "grid")}
+        if isinstance(own.get("each"), str):
+            own["each"] = [own["each"]]
+        return {"set": {str(key): one for key, one in value.items() if key not in own}, **own}
+
+
+class Scale(Model):
+    """A size at which a study can be run."""
+
+    base: str | None = None
+    """Another base recipe."""
+    seeds: int | list[int] | None = None
+    """Other seeds."""
+    set: Overrides = {}
+    """Settings that replace the base's, before those of a variant."""
+    leave_out: list[str] = []
+    """Variants that this scale does without."""
+
+
+class Study(Model):
+    """A comparison. `base` and `variants` are all that must be given."""
+
+    name: str = "study"
+    """Name of the study; by default its file's name."""
+    question: str = ""
+    """What it asks, in a sentence."""
+    paper: str = ""
+    """The paper whose table it regenerates."""
+    covers: list[str] = []
+    """Which tables and figures of the paper, such as T8 and F1."""
+    base: str
+    """The recipe that all variants start from: a file, or a shipped recipe's name. '{scale}' stands for the scale."""
+    set: Overrides = {}
+    """Settings for all variants, by dotted key."""
+    variants: dict[str, Variant] = Field(min_length=1)
+    """The rows of the table by name."""
+    seeds: int | list[int] = 3
+    """How many seeds, from 0 on, or which."""
+    to: str | None = None
+    """The row that the others are compared with; by default the first."""
+    metrics: list[str] | None = Field(None, min_length=1)
+    """The table's columns: 'TASK' is a task's primary metric, 'TASK.METRIC' another, 'overall' the overall score. By
+    default every task and overall."""
+    layout: Literal["rows", "confusion"] = "rows"
+    """'rows': a row per variant, with differences. 'confusion': each variant's confusion matrix, of the first metric's
+    task."""
+    baselines: Literal["single-task"] | None = None
+    """'single-task' also trains every task, and every pair of tasks, apart from the others: the transfer matrix."""
+    equal: Literal["examples", "steps"] = "examples"
+    """What baselines have in common with the row they are compared with: the very batches that a task gets there, or
+    the number of optimizer steps."""
+    published: dict[str, Any] = {}
+    """Figures that the paper prints, by row and column; for 'confusion' rows of counts."""
+    notes: list[str] = []
+    """What a reader of the table should know: misprints, what differs from the paper."""
+    scales: dict[str, Scale] = {}
+    """What differs at a scale (smoke, small, full, or any name)."""
+
+    _origin: Origin = PrivateAttr(default_factory=Origin)
+    _folder: Path = PrivateAttr(default_factory=Path.cwd)
+
+    @field_validator("variants", "published", mode="before")
+    @classmethod
+    def _names_as_words(cls, value: Any) -> Any:
+        return {str(name): one for name, one in value.items()} if isinstance(value, dict) else value
+
+    @field_validator("seeds")
+    @classmethod
+    def _some_seeds(cls, value: int | list[int]) -> int | list[int]:
+        if (isinstance(value, int) and value < 1) or (isinstance(value, list) and len(set(value)) != len(value) > 0):
+            raise ValueError(f"expected a number of seeds, or a list of different ones, found {value}")
+        return value
+
+    def at(self, scale: str | None) -> Study:
+        """The study at a scale, with nothing left to choose."""
+        chosen = self.choose_scale(scale)
+        own = self.scales.get(chosen or "", Scale())
+        variants = {name: one for name, one in self.variants.items() if name not in own.leave_out}
+        found = self.model_copy(
+            update={
+                "name": f"{self.name}-{chosen}" if chosen else self.name,
+                "base": (own.base or self.base).replace("{scale}", chosen or ""),
+                "seeds": self.seeds if own.seeds is None else own.seeds,
+                "set": {**self.set, **own.set},
+                "variants": variants,
+            }
+        )
+        found._origin, found._folder = self._origin, self._folder
+        return found
+
+    def choose_scale(self, scale: str | None) -> str | None:
+        """The scale asked for, else 'small' where the study has scales."""
+        scaled = "{scale}" in self.base
+        known = {*self.scales, *(SCALES if scaled else ())}
+        if scale is None:
+            return "small" if "small" in known else next(iter(self.scales), None)
+        if scale not in known:
+            raise UserError(f"{self._origin.file}: no scale '{scale}'.{nearest(scale, known)}")
+        return scale
+
+    @property
+    def seed_list(self) -> list[int]:
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+
+def shipped_studies() -> dict[str, Path]:
+    """The studies that come with the package: 'papers/NAME' → file."""
+    folder = Path(str(resources.files("manyheads"))) / "recipes"
+    return {str(file.relative_to(folder).with_suffix("")): file for file in sorted((folder / "papers").glob("*.yaml"))}
+
+
+def load_study(source: str | Path) -> Study:
+    """A study from a YAML file, or the name of a shipped one."""
+    path, shipped = Path(source), shipped_studies()
+    if not path.is_file():
+        if str(source) not in shipped:
+            raise UserError(
+                f"No study '{source}': there is no such file, and no shipped study has that name."
+                f"{nearest(str(source), shipped)}"
+            )
+        path = shipped[str(source)]
+    origin, content = parse_file(path.resolve(), "base: recipe.yaml\n  variants:\n    plain: {}")
+    content.setdefault("name", path.stem)
+    try:
+        study = Study.model_validate(content)
+    except ValidationError as error:
+        raise explain_faults(error, origin, Study) from None
+    study._origin, study._folder = origin, Path.cwd() if path in shipped.values() else path.resolve().parent
+    return study

@@ -1,0 +1,46 @@
+"""Do all studies still run? Each at its smallest scale, one seed, in one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from manyheads.errors import UserError
+from manyheads.progress import Reporter
+from manyheads.study.run import run_here
+from manyheads.study.settings import load_study
+from manyheads.study.study import OpenStudy, open_study
+
+
+def try_studies(names: Sequence[str], output: Path, ends: bool, reporter: Reporter) -> list[str]:
+    """Train the rows of every study, or only its first and last; returns the studies that failed."""
+    failed = []
+    for name in names:
+        began = time.monotonic()
+        try:
+            count = _try(open_smoke(name, output), ends)
+            reporter.say(f"{name}: {count} runs in {time.monotonic() - began:.1f} s")
+        except UserError as fault:
+            failed.append(name)
+            reporter.say(f"{name}: failed: {fault}")
+    return failed
+
+
+def open_smoke(name: str, output: Path) -> OpenStudy:
+    opened = open_study(name, "smoke" if "{scale}" in load_study(name).base else None, output, {})
+    opened.study.seeds = [0]
+    return opened
+
+
+def _try(opened: OpenStudy, ends: bool) -> int:
+    rows = [row.name for row in [*opened.rows, *opened.baselines]]
+    wanted = {rows[0], rows[-1]} if ends else set(rows)
+    runs = [(identity, one) for identity, one in opened.runs if one.row in wanted]
+    for identity, one in runs:
+        try:
+            run_here(opened.place, identity, one)
+        except UserError as fault:
+            raise UserError(f"{one.label}: {fault}") from None
+    opened.tables()
+    return len(runs)

@@ -1,0 +1,88 @@
+"""A study, opened: its rows and runs, what is finished, its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from manyheads.errors import UserError, nearest
+from manyheads.recipe import Recipe
+from manyheads.study.comparison import Found, StudyTable, make_table
+from manyheads.study.identity import run_identity
+from manyheads.study.run import Place, Standing, standing
+from manyheads.study.settings import Overrides, Study, load_study
+from manyheads.study.transfer import TransferMatrix, baseline_rows, transfer_matrix
+from manyheads.study.variants import Planned, Row, base_recipe, plan_runs, rows_of
+
+
+@dataclass
+class OpenStudy:
+    """A study at one scale, in the folder where its runs are kept."""
+
+    study: Study
+    place: Place
+    more: Overrides  # what the command line changes in every run
+
+    @cached_property
+    def base(self) -> Recipe:
+        return base_recipe(self.study, self.more)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        return rows_of(self.study, self.base)
+
+    @cached_property
+    def shared(self) -> Row:
+        """The row that others are compared with, and that baselines leave tasks out of."""
+        wanted = self.study.to or self.rows[0].name
+        found = next((row for row in self.rows if row.name == wanted), None)
+        if found is None:
+            place = self.study._origin.place(("to",))
+            raise UserError(f"{place}: no row '{wanted}'.{nearest(wanted, [row.name for row in self.rows])}")
+        return found
+
+    @cached_property
+    def baselines(self) -> list[Row]:
+        return baseline_rows(self.study, self.base, self.shared)
+
+    @cached_property
+    def runs(self) -> list[tuple[str, Planned]]:
+        """Every run with its identity; baselines last."""
+        planned = plan_runs(self.study, [*self.rows, *self.baselines], self.more)
+        return [(run_identity(one.recipe), one) for one in planned]
+
+    def chosen(self, only: Sequence[str]) -> list[tuple[str, Planned]]:
+        """The runs of some rows; of all where none is named."""
+        names = [row.name for row in [*self.rows, *self.baselines]]
+        unknown = next((name for name in only if name not in names), None)
+        if unknown is not None:
+            raise UserError(f"{self.study._origin.file}: no row '{unknown}'.{nearest(unknown, names)}")
+        return [(identity, one) for identity, one in self.runs if not only or one.row in only]
+
+    def standings(self) -> list[Standing]:
+        return [standing(self.place, identity, planned) for identity, planned in self.runs]
+
+    def found(self) -> Found:
+        """Rows → seeds → results, of the seeds of which every run is finished."""
+        results = self.place.results
+        found: Found = {}
+        for row in [*self.rows, *self.baselines]:
+            for seed in self.study.seed_list:
+                own = {one.member: identity for identity, one in self.runs if (one.row, one.seed) == (row.name, seed)}
+                if all(results.have(identity) for identity in own.values()):
+                    members = {member: results.read(identity) for member, identity in own.items()}
+                    found.setdefault(row.name, {})[seed] = members
+        return found
+
+    def tables(self) -> tuple[StudyTable, TransferMatrix | None]:
+        found = self.found()
+        if not found:
+            raise UserError(f"{self.study.name}: no run is finished yet. Start them: manyheads study run …")
+        matrix = transfer_matrix(self.study, self.base, self.shared, found) if self.study.baselines else None
+        return make_table(self.study, self.base, self.rows, found), matrix
+
+
+def open_study(source: str, scale: str | None, output: Path, more: Overrides) -> OpenStudy:
+    return OpenStudy(load_study(source).at(scale), Place(output), more)

@@ -1,0 +1,133 @@
+"""A study's rows: variants as written, one per layer, or one per combination of a grid; and the runs of each."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manyheads.encoder.weights import locate, read_config
+from manyheads.errors import UserError
+from manyheads.recipe import Recipe
+from manyheads.recipe_file import load_recipe
+from manyheads.study.settings import Overrides, Study, Variant
+
+ALL = ""  # the member of a row whose one run answers for every task
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: one run that answers for all tasks (under ''), or a run for each task."""
+
+    name: str
+    members: dict[str, Overrides]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a study."""
+
+    row: str
+    member: str
+    seed: int
+    recipe: Recipe
+
+    @property
+    def label(self) -> str:
+        """'cross, seed 0' or 'alone: sst, seed 0'."""
+        return f"{self.row}{f': {self.member}' if self.member else ''}, seed {self.seed}"
+
+
+def base_recipe(study: Study, more: Overrides) -> Recipe:
+    """The recipe that all variants start from."""
+    return _load(study, {**study.set, **more}, "base")
+
+
+def rows_of(study: Study, base: Recipe) -> list[Row]:
+    """The rows in the order of the file."""
+    found = [row for name, variant in study.variants.items() for row in _rows(study, name, variant, base)]
+    names = [row.name for row in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"{study._origin.place(('variants',))}: two rows are called '{twice}'.")
+    return found
+
+
+def plan_runs(study: Study, rows: list[Row], more: Overrides) -> list[Planned]:
+    """Every run of a study: all seeds of a row before the next row."""
+    return [
+        Planned(row.name, member, seed, _load(study, {**study.set, **own, **more, "seed": seed}, row.name))
+        for row in rows
+        for seed in study.seed_list
+        for member, own in row.members.items()
+    ]
+
+
+def _load(study: Study, overrides: Overrides, name: str) -> Recipe:
+    beside = study._folder / study.base
+    try:
+        return load_recipe(beside if beside.is_file() else study.base, overrides)
+    except UserError as fault:
+        place = study._origin.place(("variants", name) if name in study.variants else ("base",))
+        raise UserError(f"{place}: {str(fault).replace('command line: ', '')}") from None
+
+
+# --- rows that a variant stands for -----------------------------------------------------------------------------
+
+
+def _rows(study: Study, name: str, variant: Variant, base: Recipe) -> list[Row]:
+    choices: list[dict[str, Any]] = [
+        dict(zip(variant.grid, values, strict=True)) for values in itertools.product(*variant.grid.values())
+    ]
+    layers: list[int | None] = list(range(1, _depth(base) + 1)) if "layer" in variant.each else [None]
+    rows = []
+    for chosen, layer in itertools.product(choices, layers):
+        words: dict[str, Any] = {"layer": layer} if layer is not None else {}
+        short = {key.rpartition(".")[2]: value for key, value in chosen.items()}
+        title = _titled(name, {**short, **words})
+        own = {**variant.set, **chosen}
+        if "task" not in variant.each:
+            rows.append(Row(title, {ALL: _filled(own, words)}))
+            continue
+        tasks = list(base.tasks)
+        members = {}
+        for task in tasks:
+            last = [*(one for one in tasks if one != task), task]
+            counts = {"evaluate.weights": {one: float(one == task) for one in tasks}}  # which model is its best
+            given = _filled(own, {**words, "task": task, "last": last})
+            members[task] = given if "tasks" in given else {**counts, **given}
+        rows.append(Row(title, members))
+    return rows
+
+
+def _titled(name: str, values: dict[str, Any]) -> str:
+    """The row's name with its values in the places it leaves for them, else after it."""
+    rest = []
+    for key, value in values.items():
+        shown = value if isinstance(value, str) else json.dumps(value)
+        if f"{{{key}}}" in name:
+            name = name.replace(f"{{{key}}}", shown)
+        else:
+            rest.append(f"{key} {shown}")
+    return f"{name} ({', '.join(rest)})" if rest else name
+
+
+def _filled(value: Any, words: dict[str, Any]) -> Any:
+    """'{task}' alone becomes the word itself, whatever its type; within a longer text it is written out."""
+    if isinstance(value, dict):
+        return {_filled(key, words): _filled(one, words) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_filled(one, words) for one in value]
+    if isinstance(value, str):
+        for word, meaning in words.items():
+            if value == f"{{{word}}}":
+                return meaning
+            value = value.replace(f"{{{word}}}", str(meaning))
+    return value
+
+
+def _depth(base: Recipe) -> int:
+    config = read_config(Path(locate(base.encoder.name, base.encoder.revision).folder))
+    return int(config.get("num_hidden_layers", config.get("n_layers", 0)))
