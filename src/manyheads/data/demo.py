@@ -251,6 +251,13 @@ def demo_rows(task: str, split: str, seed: int = 0) -> list[dict[str, str]]:
     ]
 
 
+def demo_vocabulary() -> list[str]:
+    """Every word of the training texts, in lower case, the most frequent first."""
+    rows = (row for task in TASKS for row in demo_rows(task, "train"))
+    texts = (value for row in rows for column, value in row.items() if column.startswith("sentence"))
+    return [word for word, _ in Counter(re.findall(r"\w+|[^\w\s]", " ".join(texts).lower())).most_common()]
+
+
 def _key(row: Mapping[str, str], task: str) -> tuple[str, ...]:
     """What makes a row the same as another: its texts, in whatever order."""
     return tuple(sorted(row[column] for column in COLUMNS[task][1:-1]))

@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -208,8 +209,16 @@ def _read_demo(task: str, split: str) -> Iterator[Chunk]:
         raise UserError(f"Unknown demo task '{task}'.{nearest(task, demo.TASKS)}")
     if split not in demo.SPLITS:
         raise UserError(f"Unknown demo split '{split}'.{nearest(split, demo.SPLITS)}")
-    found = demo.demo_rows(task, split)
+    found = _demo_rows(task, split)
     yield Chunk(list(found[0]), [list(row.values()) for row in found], list(range(1, len(found) + 1)), [])
+
+
+@cache
+def _demo_rows(task: str, split: str) -> list[dict[str, str]]:
+    """Generated once per process: a run reads its data more than once."""
+    from manyheads.data.demo import demo_rows
+
+    return demo_rows(task, split)
 
 
 _READERS = {"csv": _read_csv, "tsv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet}

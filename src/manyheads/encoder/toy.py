@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from manyheads.data.demo import demo_vocabulary
 from manyheads.encoder.bert import BertConfig, random_bert
 
 WORDS = """
@@ -18,13 +20,13 @@ WORDS = """
 """.split()  # noqa: SIM905  (a list of words reads better so)
 
 
-def write_toy_encoder(folder: Path, **changes: Any) -> Path:
-    """Write one as Hugging Face lays them out; `changes` are settings of its config."""
+def write_toy_encoder(folder: Path, words: Sequence[str] = WORDS, **changes: Any) -> Path:
+    """Write one as Hugging Face lays them out: these words, and letters; `changes` are settings of its config."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)] + [str(digit) for digit in range(10)]
-    pieces = list(dict.fromkeys([*special, *WORDS, *letters, *(f"##{one}" for one in letters)]))
+    pieces = list(dict.fromkeys([*special, *words, *letters, *(f"##{one}" for one in letters)]))
     tokenizer = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -52,7 +54,7 @@ def toy_encoder(cache: Path) -> Path:
     if not folder.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(dir=cache, prefix=".toy-encoder."))
-        write_toy_encoder(aside, max_position_embeddings=256)  # room for sentences spelt letter by letter
+        write_toy_encoder(aside, demo_vocabulary(), max_position_embeddings=256)  # room for words spelt by letters
         try:
             aside.rename(folder)
         except OSError:  # another process was quicker
