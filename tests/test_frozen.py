@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from command import manyheads
 from manyheads import train
+from manyheads.encoder.toy import write_toy_encoder
 from manyheads.frozen import keep_frozen
 from manyheads.job import assemble
 from manyheads.progress import Reporter
@@ -89,6 +90,86 @@ def test_what_is_kept(toy_recipe: ToyRecipe) -> None:
     }  # fmt: skip
 
 
+def test_a_regulariser_that_reads_examples_concerns_its_tasks_alone(toy_recipe: ToyRecipe) -> None:
+    heads = {**TRAINING, "train": "heads"}
+    assert kept(toy_recipe, training=heads, regularise={"name": "smart", "tasks": ["near"]}) == {"mood": (2, False)}
+
+
+def test_dev_is_kept_where_it_is_read_often_enough(toy_recipe: ToyRecipe) -> None:
+    """And evaluated to the same figures; the last evaluation is of the best model, whatever its encoder was."""
+    runs = {}
+    for gigabytes in (0.0, 4.0):
+        training = {**TRAINING, "train": "heads", "frozen_gigabytes": gigabytes}
+        phases = [{"train": "all", "epochs": 1}, {"train": "heads", "epochs": 3}]
+        run = train(load_recipe(toy_recipe(name=f"dev-{gigabytes:g}", training=training, phases=phases)), quiet=True)
+        runs[gigabytes] = (
+            [json.loads(line) for line in (run.folder / "log.jsonl").read_text().splitlines() if '"evaluate"' in line],
+            run.metrics["dev"],
+        )
+    for one, other in zip(runs[0.0][0], runs[4.0][0], strict=True):
+        for task, found in one["metrics"].items():
+            assert found == pytest.approx(other["metrics"][task], abs=1e-4), task
+    assert runs[0.0][1]["overall"] == pytest.approx(runs[4.0][1]["overall"], abs=1e-4)
+    job = assemble(
+        load_recipe(toy_recipe(training={**TRAINING, "train": "heads"})), Path("unused"), Reporter(quiet=True)
+    )
+    keep_frozen(job, job.schedule.phases[0])
+    assert all(data.frozen is not None for data in job.watched.values())
+    small = toy_recipe(training={**TRAINING, "train": "heads"}, evaluate={"max_examples": 1})
+    job = assemble(load_recipe(small), Path("unused"), Reporter(quiet=True))
+    keep_frozen(job, job.schedule.phases[0])
+    assert all(data.frozen is None for data in job.watched.values()), "three times one of four rows does not pay"
+
+
+def test_a_damaged_file_is_written_again_and_a_race_is_no_fault(
+    toy_recipe: ToyRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "own"))
+    heads = {**TRAINING, "train": "heads"}
+    both = {"mood": (2, False), "near": (2, False)}
+    assert kept(toy_recipe, training=heads) == both
+    files = list((cache_folder() / "frozen").rglob("states.bin"))
+    sizes = [file.stat().st_size for file in files]
+    for file in files:
+        file.write_bytes(file.read_bytes()[:-100])
+    assert kept(toy_recipe, training=heads) == both
+    assert [file.stat().st_size for file in files] == sizes
+    for file in files:
+        file.unlink()
+        file.parent.joinpath("meta.json").unlink()
+        file.parent.rmdir()
+    real = Path.replace
+
+    def beaten(self: Path, target: Path) -> Path:
+        """Another run writes the same folder just before this one."""
+        if self.name.startswith(f".{Path(target).name}.") and not Path(target).exists():
+            import shutil
+
+            shutil.copytree(self, target)
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", beaten)
+    assert kept(toy_recipe, training=heads) == both
+
+
+def test_what_was_used_longest_ago_makes_room(
+    toy_recipe: ToyRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    from manyheads import frozen
+
+    monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "own"))
+    heads = {**TRAINING, "train": "heads"}
+    kept(toy_recipe, training=heads)
+    folders = [one for one in (cache_folder() / "frozen").iterdir() if one.is_dir()]
+    for one in folders:
+        os.utime(one, (1, 1))
+    monkeypatch.setattr(frozen, "ROOM", 0)
+    kept(toy_recipe, training={**heads, "train": "top-1"})
+    assert not any(one.is_dir() for one in folders)
+
+
 def test_transformers_encoders_keep_states_where_nothing_above_runs(toy_recipe: ToyRecipe, toy_encoder: Path) -> None:
     encoder = {"name": str(toy_encoder), "implementation": "transformers"}
     assert kept(toy_recipe, encoder=encoder, training={**TRAINING, "train": "heads"}) == {
@@ -119,8 +200,19 @@ def test_other_texts_weights_or_encodings_are_other_states(toy_recipe: ToyRecipe
     seen = files()
     other = {"mood": {"train": "mood.csv"}, "near": {**PAIRS, "pooling": "first"}}
     kept(toy_recipe, tasks=other, training=heads)
-    assert len(files() - seen) == 1
+    assert len(files() - seen) == 2, "of train and dev"
     seen = files()
     (toy_data / "mood.csv").write_text((toy_data / "mood.csv").read_text().replace("dull", "warm"))
     kept(toy_recipe, training=heads)
-    assert len(files() - seen) == 1
+    assert len(files() - seen) == 1, "of train: no dev row has the word"
+    seen = files()
+    other_weights = write_toy_encoder(toy_data / "other")
+    tensors = load_file(other_weights / "model.safetensors")
+    save_file({name: one * 1.01 for name, one in tensors.items()}, other_weights / "model.safetensors")
+    kept(toy_recipe, encoder=str(other_weights), training=heads)
+    assert len(files() - seen) == 4
+    seen = files()
+    config = json.loads((other_weights / "config.json").read_text())
+    (other_weights / "config.json").write_text(json.dumps({**config, "num_attention_heads": 2}))
+    kept(toy_recipe, encoder=str(other_weights), training=heads)
+    assert len(files() - seen) == 4, "the same weights, read by other heads"

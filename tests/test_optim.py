@@ -77,6 +77,21 @@ def test_one_step_of_adamw_by_hand() -> None:
     assert model.weight.item() == pytest.approx(2.0 * (1 - 0.1 * 0.5) - 0.1 * 3 / (3 + 1e-6), abs=1e-6)
 
 
+def test_betas_and_epsilon_of_the_second_step_by_hand() -> None:
+    """m = β₁·m + (1 − β₁)·g, v likewise of g²; both corrected for their start; lr·m̂/(√v̂ + ε)."""
+    model = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(0.0)
+    optimizer = build_optimizer(model, Training(learning_rate=0.1, weight_decay=0, betas=(0.5, 0.8), epsilon=0.7))
+    w, m, v = 0.0, 0.0, 0.0
+    for step, g in enumerate((3.0, -1.0), 1):
+        model.weight.grad = torch.full_like(model.weight, g)
+        optimizer.step()
+        m, v = 0.5 * m + 0.5 * g, 0.8 * v + 0.2 * g * g
+        w -= 0.1 * (m / (1 - 0.5**step)) / ((v / (1 - 0.8**step)) ** 0.5 + 0.7)
+        assert model.weight.item() == pytest.approx(w, abs=1e-6)
+
+
 # --- layer by layer ------------------------------------------------------------------------------------------------
 
 
@@ -112,6 +127,10 @@ def test_layer_decay_1_is_one_group(model: ManyHeads) -> None:
         ("embeddings, layers 1–2, heads", 0.0),
     ]
     assert [one["name"] for one in decayed if one["weight_decay"]] == ["embeddings", "layer 1", "layer 2, heads"]
+
+
+def test_the_pooler_goes_with_the_last_layer(model: ManyHeads) -> None:
+    assert model.encoder.layer_of("pooler.weight") == model.encoder.depth == 2
 
 
 def test_selected_layers_and_a_rate_for_heads(model: ManyHeads) -> None:
@@ -175,6 +194,21 @@ def test_plan_prints_the_groups(recipe_file: Callable[..., Path]) -> None:
         "parameters: heads:",
     ):
         assert line in result.stdout, result.stdout
+
+
+def test_plan_prints_what_learns_in_each_phase_and_what_does_not(recipe_file: Callable[..., Path]) -> None:
+    phases = [{"train": "heads", "learning_rate": 1e-2, "epochs": 4}, {"schedule": "cosine", "warmup": 0}]
+    result = manyheads("plan", recipe_file(phases=phases), "--no-time")
+    for line in (
+        "rate 0.01 (linear after a warm-up of 10%)",
+        "rate 0.001 (cosine)",
+        "parameters of phase 1: heads: 2,208 at rate 0.01",
+        "parameters of phase 1: frozen: ",
+        "parameters of phase 2: embeddings, layers 1–2, heads:",
+        "frozen layers: the encoder is computed once for mood, near and their dev examples",
+    ):
+        assert line in result.stdout, result.stdout
+    assert "phase 2: frozen: 1,056" in result.stdout, "the pooler that no task reads"
 
 
 def test_dropout_per_place(toy_encoder: Path) -> None:

@@ -57,7 +57,7 @@ def test_the_command_tells_and_writes_nothing(recipe_file: Callable[..., Path], 
     for words in (
         "task",
         "most seen",
-        "phase first: 5 steps, 1 epoch, 5 rounds each, batch-round-robin, trains heads, rate 0.001, losses by sum",
+        "phase first: 5 steps, 1 epoch, 5 rounds each, batch-round-robin, trains heads, rate 0.001 (linear after",
     ):
         assert words in result.stdout
     assert "An epoch is one pass over the largest task" in result.stdout

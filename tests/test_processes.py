@@ -64,6 +64,7 @@ def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy
         },
         sampler="proportional",  # rounds with one task, in which the other's head must stay as it is
         training={"epochs": 2, "accumulate": 2, "learning_rate": 1e-3},
+        regularise=[{"name": "l2", "weight": 0.05}, {"name": "bregman", "weight": 0.5}],
         checkpoint={"every_steps": 4},
     )
     alone = manyheads("train", file, "name=alone", "--quiet")
@@ -75,6 +76,7 @@ def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy
     for first, second in zip(log_of(one, "step"), log_of(two, "step"), strict=True):
         assert first["loss"] == pytest.approx(second["loss"], rel=1e-4, abs=1e-6)
         assert first["gradient_norm"] == pytest.approx(second["gradient_norm"], rel=1e-3)
+        assert first["regularise"] == pytest.approx(second["regularise"], rel=1e-3, abs=1e-7)
     after, expected = weights(two), weights(one)
     for name, tensor in expected.items():
         assert torch.allclose(tensor, after[name], atol=2e-5), name

@@ -50,7 +50,12 @@ def test_phases_follow_each_other_with_their_own_lengths_and_rates() -> None:
             ],
         }
     )
-    schedule = plan_schedule(recipe, Supply({"a": 12, "b": 20}, {"a": 4, "b": 4}, 0))
+    flat = recipe.model_copy(
+        update={"phases": [one.model_copy(update={"schedule": "constant"}) for one in recipe.phases or []]}
+    )
+    supply = Supply({"a": 12, "b": 20}, {"a": 4, "b": 4}, 0)
+    assert [plan_schedule(flat, supply).phases[0].rate_factor(step) for step in (0, 4)] == [1, 1]
+    schedule = plan_schedule(recipe, supply)
     assert [(phase.first, phase.epoch_ends) for phase in schedule.phases] == [(0, (5,)), (5, (8, 11, 12))]
     assert schedule.steps == 12, "seven steps: as many epochs of three rounds as it takes"
     assert {batch.task for batch in schedule.rounds(4)[0]} == {"b"}
@@ -134,6 +139,10 @@ def test_frozen_layers_draw_no_dropout(toy_recipe: ToyRecipe, toy_data: Path) ->
         set_trainable(job.model, phase)
         states.append([encoder.training, encoder.dropout.training, *(layer.training for layer in encoder.layers)])
     assert states == [[False] * 4, [True, False, False, True], [True] * 4]
+    for phase in job.schedule.phases:
+        set_trainable(job.model, phase, frozen_dropout=True)
+        assert encoder.dropout.training, "as in the papers, if that is wanted"
+        assert all(layer.training for layer in encoder.layers)
     assert job.model.head("mood").training
 
 

@@ -1,4 +1,4 @@
-"""Frozen layers are computed once: their states of every train example are kept in a memory-mapped file and read again.
+"""Frozen layers are computed once: their states of every example are kept in a memory-mapped file and read again.
 
 What is kept is a function of encoder, texts and encoding alone, in pieces of a fixed size, so it does not matter
 which run wrote it. Of an encoder that is frozen altogether only the rows are kept that its tasks' pooling reads.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
     from manyheads.job import TrainingJob
 
 PIECE = 64  # examples that are encoded together
+ROOM = 4  # runs whose kept states may lie side by side
 WORTH = 1.5  # passes over a task in a phase, from which on it pays to keep states
 LOOKED_AT = 20_000  # rounds of a phase, at most, to count passes
 
 
 @dataclass(frozen=True)
 class FrozenStates:
-    """The states of one task's train examples after the frozen layers."""
+    """The states of a task's examples after the frozen layers."""
 
     layer: int  # the last frozen one
     whole: bool  # whether of all tokens, because layers above read them; else of what pooling reads
@@ -48,49 +50,80 @@ class FrozenStates:
         return [self.states[self.starts[one] : self.starts[one + 1]] for one in places]
 
 
+@dataclass(frozen=True)
+class Keeping:
+    """Examples of a task whose states are worth keeping."""
+
+    task: str
+    split: str
+    data: TaskTokens
+    layer: int
+    whole: bool
+    lengths: np.ndarray  # [sequences] how many states each has
+    gigabytes: float
+
+
 def keep_frozen(job: TrainingJob, phase: Phase) -> None:
     """Let the tasks of a phase read kept states where that is exact, possible and pays."""
-    for data in job.train.values():
+    forget_frozen(job)
+    found = worth_keeping(job, phase)
+    for one in found:
+        one.data.frozen = _open(job, one)
+    if found:
+        job.reporter.say(f"{describe_keeping(job, found)}, then read again")
+
+
+def forget_frozen(job: TrainingJob) -> None:
+    for data in [*job.train.values(), *job.watched.values()]:
         data.frozen = None
+
+
+def describe_keeping(job: TrainingJob, found: list[Keeping]) -> str:
+    layer = found[0].layer
+    what = "the encoder is" if layer == job.model.encoder.depth else f"layers 1–{layer} are"
+    tasks = ", ".join(dict.fromkeys(one.task for one in found if one.split == "train"))
+    dev = " and their dev examples" if any(one.split != "train" for one in found) else ""
+    return f"frozen layers: {what} computed once for {tasks}{dev} ({sum(one.gigabytes for one in found):.2f} GB)"
+
+
+def worth_keeping(job: TrainingJob, phase: Phase) -> list[Keeping]:
+    """What of a phase is read often enough to be kept, as far as there is room."""
     layer = _frozen_layer(job, phase)
     if not layer:
-        return
+        return []
     tasks = phase.settings.tasks or list(job.model.tasks)
     whole = bool(trained_layers(phase.train, job.model.encoder.depth)) or any(
         job.model.head(task).pooling.layer != layer for task in tasks
     )
     if whole and not isinstance(job.model.encoder, Bert):
-        return  # only a whole pass can be run through transformers
+        return []  # only a whole pass can be run through transformers
+    perturbed = {task for one in phase.regularisers if one.reads_examples for task in one.tasks}
     passes = _passes(job, phase)
-    used, limit = 0.0, job.recipe.training.frozen_gigabytes
+    found: list[Keeping] = []
+    limit = job.recipe.training.frozen_gigabytes
     for task in tasks:
-        if passes.get(task, 0.0) < WORTH:
+        if passes.get(task, 0.0) < WORTH or task in perturbed:
             continue
-        data = job.train[task]
-        lengths = _lengths(job.model, data, whole)
-        size = lengths.sum() * job.model.encoder.width * 4 / 1e9
-        if used + size > limit:
-            job.reporter.say(
-                f"frozen layers: {task} would take {size:.1f} GB, more than is left of training.frozen_gigabytes "
-                f"({limit:g}); computed anew each time"
-            )
-            continue
-        used += size
-        data.frozen = _open(job, task, data, layer, whole, lengths)
-    kept = [task for task in tasks if job.train[task].frozen is not None]
-    if kept:
-        what = "the encoder is" if layer == job.model.encoder.depth else f"layers 1–{layer} are"
-        job.reporter.say(f"frozen layers: {what} computed once for {', '.join(kept)} ({used:.2f} GB), then read again")
+        splits = {"train": job.train[task]}
+        if len(phase.epoch_ends) * len(job.watched_rows[task]) >= WORTH * len(job.watched[task]):
+            splits["dev"] = job.watched[task]
+        for split, data in splits.items():
+            lengths = _lengths(job.model, data, whole)
+            size = lengths.sum() * job.model.encoder.width * 4 / 1e9
+            if sum(one.gigabytes for one in found) + size > limit:
+                job.reporter.say(
+                    f"frozen layers: {task} would take {size:.1f} GB, more than is left of training.frozen_gigabytes "
+                    f"({limit:g}); computed anew each time"
+                )
+                break
+            found.append(Keeping(task, split, data, layer, whole, lengths, size))
+    return found
 
 
 def _frozen_layer(job: TrainingJob, phase: Phase) -> int:
-    """Up to which layer nothing learns, drops out, is perturbed, or is read by a head below it; 0 is none."""
+    """Up to which layer nothing learns, drops out, or is read by a head below it; 0 is none."""
     training, encoder = job.recipe.training, job.model.encoder
-    if (
-        training.frozen_dropout
-        or not training.frozen_gigabytes
-        or any(one.reads_examples for one in phase.regularisers)
-    ):
+    if training.frozen_dropout or not training.frozen_gigabytes:
         return 0
     learning = trained_layers(phase.train, encoder.depth)
     read = [job.model.head(task).pooling.layer for task in phase.settings.tasks or job.model.tasks]
@@ -115,42 +148,54 @@ def _lengths(model: ManyHeads, data: TaskTokens, whole: bool) -> np.ndarray:
     return np.array(found, dtype=np.int64)
 
 
-def _open(job: TrainingJob, task: str, data: TaskTokens, layer: int, whole: bool, lengths: np.ndarray) -> FrozenStates:
-    folder = cache_folder() / "frozen" / _fingerprint(job.model, task, data, layer, whole)
-    if job.processes.main and not folder.is_dir():
+def _open(job: TrainingJob, one: Keeping) -> FrozenStates:
+    """The kept states, computed now where they are not there, or not whole."""
+    model, width = job.model, job.model.encoder.width
+    folder = cache_folder() / "frozen" / _fingerprint(model, one)
+    file = folder / "states.bin"
+    if job.processes.main:
         try:
-            _write(folder, job, task, data, layer, whole, lengths)
-            _make_room(folder, 4 * job.recipe.training.frozen_gigabytes)
+            if file.is_file() and file.stat().st_size != int(one.lengths.sum()) * width * 4:
+                shutil.rmtree(folder)  # damaged
+            if not folder.is_dir():
+                _write(folder, job, one)
+            os.utime(folder)  # the least recently used are removed first
+            _make_room(folder, ROOM * job.recipe.training.frozen_gigabytes)
         except OSError as error:
             raise UserError(
                 f"{folder}: the states of frozen layers cannot be kept here ({error}). Set MANYHEADS_CACHE to another "
                 "folder, or training.frozen_gigabytes=0."
             ) from None
     job.processes.wait()
-    starts = np.r_[0, np.cumsum(lengths)]
-    states = mapped(folder / "states.bin", np.float32, int(starts[-1]) * job.model.encoder.width)
-    rows = np.asarray(states).reshape(-1, job.model.encoder.width)  # slices of a plain view are quicker to make
-    return FrozenStates(layer, whole, rows, starts, len(lengths) // len(data))
+    starts = np.r_[0, np.cumsum(one.lengths)]
+    states = mapped(file, np.float32, int(starts[-1]) * width)
+    rows = np.asarray(states).reshape(-1, width)  # slices of a plain view are quicker to make
+    return FrozenStates(one.layer, one.whole, rows, starts, len(one.lengths) // len(one.data))
 
 
-def _write(
-    folder: Path, job: TrainingJob, task: str, data: TaskTokens, layer: int, whole: bool, lengths: np.ndarray
-) -> None:
+def _write(folder: Path, job: TrainingJob, one: Keeping) -> None:
     """Piece by piece, in the order of the rows; whole or not there at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    model = job.model
+    model, data = job.model, one.data
     training = model.training
     model.eval()
     try:
-        with (aside / "states.bin").open("wb") as file, job.reporter.job(f"freeze {task}", len(data)) as bar:
+        name = f"freeze {one.task}" if one.split == "train" else f"freeze {one.task} {one.split}"
+        with (aside / "states.bin").open("wb") as file, job.reporter.job(name, len(data)) as bar:
             for first in range(0, len(data), PIECE):
                 rows = range(first, min(first + PIECE, len(data)))
-                given = [one for row in rows for one in data.inputs(model, row)]
-                file.write(_states(model, given, layer, whole).numpy().tobytes())
+                given = [sequence for row in rows for sequence in data.inputs(model, row)]
+                file.write(_states(model, given, one.layer, one.whole).numpy().tobytes())
                 bar.update(rows.stop)
-        (aside / "meta.json").write_text(json.dumps({"task": task, "layer": layer, "rows": int(lengths.sum())}))
-        aside.replace(folder)
+        about = {"task": one.task, "layer": one.layer, "rows": int(one.lengths.sum())}
+        (aside / "meta.json").write_text(json.dumps(about))
+        try:
+            aside.replace(folder)
+        except OSError:
+            if not folder.is_dir():
+                raise
+            shutil.rmtree(aside)  # another run was quicker
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
@@ -171,22 +216,22 @@ def _states(model: ManyHeads, given: list[Sequence], layer: int, whole: bool) ->
     return states[torch.cat(order).to(states.device)].float().cpu()
 
 
-def _fingerprint(model: ManyHeads, task: str, data: TaskTokens, layer: int, whole: bool) -> str:
-    """Changes with the frozen weights, the texts, and how they become sequences."""
-    digest = hashlib.sha256()
-    for name, tensor in model.encoder.state_dict().items():
-        if model.encoder.layer_of(name) <= layer and not name.startswith("pooler."):
+def _fingerprint(model: ManyHeads, one: Keeping) -> str:
+    """Changes with the frozen weights and what the encoder does with them, the texts, and how they become sequences."""
+    encoder = model.encoder
+    digest = hashlib.sha256(f"{type(encoder).__name__} {encoder.config}".encode())
+    for name, tensor in encoder.state_dict().items():
+        if encoder.layer_of(name) <= one.layer and not name.startswith("pooler."):
             digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
-    settings = model.tasks[task]
-    keep = "all" if whole else model.head(task).pooling.keep
-    encoding = json.dumps(dump_choice(settings.encoding), sort_keys=True)
-    columns = [column.fingerprint for column in data.texts]
-    digest.update(json.dumps([columns, encoding, keep, layer, model.max_length, torch.__version__]).encode())
+    keep = "all" if one.whole else model.head(one.task).pooling.keep
+    encoding = json.dumps(dump_choice(model.tasks[one.task].encoding), sort_keys=True)
+    columns = [column.fingerprint for column in one.data.texts]
+    digest.update(json.dumps([columns, encoding, keep, one.layer, model.max_length, torch.__version__]).encode())
     return digest.hexdigest()[:32]
 
 
 def _make_room(newest: Path, gigabytes: float) -> None:
-    """Remove the oldest kept states until all of them together are small enough."""
+    """Remove the kept states that were used longest ago until all of them together are small enough."""
     every = sorted((one for one in newest.parent.iterdir() if one.is_dir()), key=lambda one: one.stat().st_mtime)
     sizes = {one: sum(file.stat().st_size for file in one.iterdir()) / 1e9 for one in every}
     for one in every:

@@ -18,7 +18,7 @@ from manyheads import checkpoint as saved
 from manyheads import registry
 from manyheads.announce import announce
 from manyheads.combine.backward import Backward
-from manyheads.encoder import load_encoder
+from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
 from manyheads.evaluate import fixed_subset
 from manyheads.files import restore_folder
@@ -186,20 +186,10 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
 
 def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = False) -> TrainingJob:
     """The same before anything is written."""
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-    from accelerate.utils import InitProcessGroupKwargs
-
-    precision = {"float32": "no"}.get(recipe.training.precision, recipe.training.precision)
-    AcceleratorState._reset_state()  # accelerate keeps the first run's precision for the life of the process
-    on_cpu = recipe.training.device == "cpu" or not torch.accelerator.is_available()
-    patient = InitProcessGroupKwargs(timeout=timedelta(hours=12))  # the first process evaluates alone
-    accelerator = Accelerator(cpu=on_cpu, mixed_precision=precision, kwargs_handlers=[patient])
+    accelerator = start_accelerator(recipe, reporter)
     processes = join_processes(accelerator, recipe.training.processes, recipe.place("training", "processes"))
     if not processes.main:
         reporter = Reporter(quiet=True)
-    if precision == "bf16" and accelerator.device.type == "cpu":
-        reporter.say("warning: on a processor bf16 is mostly slower than float32 (training.precision)")
     for file in map(Path, recipe.imports):
         reporter.say(f"imports: {file} ({', '.join(imported_parts(file)) or 'registers no part'})")
     loaded = load_tasks(recipe)
@@ -211,9 +201,7 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
             shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
             reporter.say(f"encoder: its file {what}: {shown} ({len(names)} in all)")
     tokenizer = Tokenizer(encoder.found.folder)
-    if (recipe.encoder.max_length or 0) > encoder.encoder.max_length:
-        place = recipe.place("encoder", "max_length")
-        raise UserError(f"{place}: this encoder reads at most {encoder.encoder.max_length} tokens.")
+    check_length(recipe, encoder.encoder)
     tasks = {name: data.task for name, data in loaded.items()}
     try:
         model = ManyHeads(encoder.encoder, tasks, tokenizer, recipe.encoder.max_length, recipe.seed)
@@ -237,7 +225,7 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
     rows = {name: data.rows for name, data in loaded.items()}
     schedule = plan_schedule(recipe, Supply(sizes, batch_sizes, recipe.seed, rows=rows))
     batch_sizes |= getattr(schedule.phases[-1].sampler, "batch_sizes", {})  # some samplers choose them
-    _check_layers(recipe, encoder.encoder.depth)
+    _check_layers(recipe, encoder.encoder)
     watched_rows = {
         name: fixed_subset(data, recipe.evaluate.max_examples, recipe.seed)
         for name, data in (splits["select"] or splits["dev"]).items()
@@ -273,6 +261,28 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
     return job
 
 
+def start_accelerator(recipe: Recipe, reporter: Reporter) -> Any:
+    """accelerate, with the recipe's device and precision."""
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+    from accelerate.utils import InitProcessGroupKwargs
+
+    precision = {"float32": "no"}.get(recipe.training.precision, recipe.training.precision)
+    AcceleratorState._reset_state()  # accelerate keeps the first run's precision for the life of the process
+    on_cpu = recipe.training.device == "cpu" or not torch.accelerator.is_available()
+    patient = InitProcessGroupKwargs(timeout=timedelta(hours=12))  # the first process evaluates alone
+    accelerator = Accelerator(cpu=on_cpu, mixed_precision=precision, kwargs_handlers=[patient])
+    if precision == "bf16" and accelerator.device.type == "cpu" and accelerator.is_main_process:
+        reporter.say("warning: on a processor bf16 is mostly slower than float32 (training.precision)")
+    return accelerator
+
+
+def check_length(recipe: Recipe, encoder: Encoder) -> None:
+    if (recipe.encoder.max_length or 0) > encoder.max_length:
+        place = recipe.place("encoder", "max_length")
+        raise UserError(f"{place}: this encoder reads at most {encoder.max_length} tokens.")
+
+
 def _check_whole_batches(recipe: Recipe, tasks: dict[str, Task], processes: int) -> None:
     for name, task in tasks.items():
         if processes > 1 and registry.find("losses", task.loss.name).factory.whole_batch:
@@ -281,9 +291,9 @@ def _check_whole_batches(recipe: Recipe, tasks: dict[str, Task], processes: int)
             raise UserError(f"{place}: {reason}; train it in one.")
 
 
-def _check_layers(recipe: Recipe, depth: int) -> None:
+def _check_layers(recipe: Recipe, encoder: Encoder) -> None:
     """Refuse layers that this encoder does not have, wherever a recipe names some."""
-    training = recipe.training
+    training, depth = recipe.training, encoder.depth
     named: dict[tuple[str | int, ...], Any] = {
         ("combine", "layers"): recipe.combine.layers,
         ("training", "train"): training.train,
@@ -294,7 +304,16 @@ def _check_layers(recipe: Recipe, depth: int) -> None:
         named["phases", number, "combine", "layers"] = phase.combine and phase.combine.layers
     for name, task in recipe.tasks.items():
         named["tasks", name, "layer_factors", "layers"] = task.layer_factors and task.layer_factors.layers
+    if not len(encoder.layers) and training.layer_decay != 1:
+        place = recipe.place("training", "layer_decay")
+        raise UserError(f"{place}: this encoder's layers share their weights, and so their rate; leave it out.")
     for path, layers in named.items():
+        if not len(encoder.layers) and layers not in (None, "all", "heads"):
+            raise UserError(
+                f"{recipe.place(*path)}: this encoder's layers share their weights; no layer can be chosen."
+            )
+        if isinstance(layers, str) and layers.startswith("top-") and int(layers.removeprefix("top-")) > depth:
+            raise UserError(f"{recipe.place(*path)}: this encoder has {depth} layers, found '{layers}'.")
         if isinstance(layers, list) and any(layer > depth for layer in layers):
             raise UserError(
                 f"{recipe.place(*path)}: layers are 1 to {depth} here, 0 is the embeddings; found {layers}."

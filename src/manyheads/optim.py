@@ -103,7 +103,7 @@ def clip_gradients(optimizer: torch.optim.Optimizer, largest: float | None) -> f
 def rate_factor(step: int, steps: int, warmup: float, shape: Shape = "linear") -> float:
     """What the peak rate is multiplied with at a step: rises linearly over the warm-up, then falls to 0, or stays.
 
-    step 0 already moves (1/w of the peak, w the warm-up's steps) and the last step still does.
+    step 0 already moves (1/(w + 1) of the peak, w the warm-up's steps) and the last step still does.
     """
     warm = round(steps * warmup)
     if step < warm:

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from manyheads.announce import describe_combination, describe_regularisers
+from manyheads.frozen import describe_keeping, worth_keeping
 from manyheads.job import TrainingJob, assemble
-from manyheads.optim import set_rates
+from manyheads.optim import parameter_groups
 from manyheads.predict import predict_tasks
 from manyheads.progress import Reporter, duration
 from manyheads.recipe import Recipe
@@ -24,6 +25,7 @@ from manyheads.seeding import generator
 COUNTED_STEPS = 20_000  # that `train` goes through before it starts, which takes about a second
 TIMED_STEPS = 6  # after one that warms up
 LOOKED_AT = 200  # steps, of which the one with most tokens is run for its memory
+FROZEN = "frozen"  # the group of what does not learn
 TIMED_EXAMPLES = 64  # of dev
 OFTEN = 5.0  # passes over a task in one epoch; paper D caps there, paper E over-fitted at 16
 
@@ -77,6 +79,8 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
             "sampler": (phase.settings.sampler or recipe.sampler).name,
             "trains": str(phase.train),
             "rate": phase.peak,
+            "schedule": f"{phase.shape} after a warm-up of {phase.warmup:.0%}" if phase.warmup else phase.shape,
+            "keeps": describe_keeping(job, kept) if (kept := worth_keeping(job, phase)) else "",
             "combines": describe_combination(job, phase),
             "regularises": describe_regularisers(job, phase),
             "an epoch": phase.sampler.meaning,
@@ -89,17 +93,26 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
 
 
 def _groups(job: TrainingJob) -> list[dict[str, Any]]:
-    """Parameter groups with their peak rates in the first phase."""
-    set_rates(job.optimizer, job.schedule.phases[0].peak, 1.0)
-    return [
-        {
-            "group": group["name"],
-            "parameters": sum(one.numel() for one in group["params"]),
-            "rate": group["lr"],
-            "decay": group["weight_decay"],
-        }
-        for group in job.optimizer.param_groups
-    ]
+    """What learns in each phase, by groups with their peak rates; and how much does not."""
+    found: list[dict[str, Any]] = []
+    whole = sum(one.numel() for one in job.model.parameters())
+    for phase in job.schedule.phases:
+        set_trainable(job.model, phase, job.recipe.training.frozen_dropout)
+        training = job.recipe.training.model_copy(update={"learning_rate": phase.peak})
+        groups = [
+            {
+                "phase": phase.name,
+                "group": group["name"],
+                "parameters": sum(one.numel() for one in group["params"]),
+                "rate": group["lr"],
+                "decay": group["weight_decay"],
+            }
+            for group in parameter_groups(job.model, training, [phase.combination.scalarizer])
+        ]
+        learns = sum(one.numel() for one in job.model.parameters() if one.requires_grad)
+        still = {"phase": phase.name, "group": FROZEN, "parameters": whole - learns, "rate": 0.0, "decay": 0.0}
+        found += [*groups, *([still] if whole > learns else [])]
+    return found
 
 
 def short_plan(job: TrainingJob) -> list[str]:
@@ -209,15 +222,19 @@ def describe_plan(plan: Plan) -> str:
     """The sentences below the table."""
     lines = [
         f"phase {one['phase']}: {one['steps']:,} steps, {one['epochs']} epoch{'s' if one['epochs'] > 1 else ''}, "
-        f"{one['rounds per epoch']:,} rounds each, {one['sampler']}, trains {one['trains']}, rate {one['rate']:g}, "
+        f"{one['rounds per epoch']:,} rounds each, {one['sampler']}, trains {one['trains']}, rate {one['rate']:g} "
+        f"({one['schedule']}), "
         f"{one['combines']}{', regularised by ' + one['regularises'] if one['regularises'] else ''}. "
         f"{one['an epoch']}"
         for one in plan.phases
     ]
-    lines += [
-        f"parameters: {one['group']}: {one['parameters']:,} at rate {one['rate']:g}, decay {one['decay']:g}"
-        for one in plan.groups
-    ]
+    several = len(plan.phases) > 1
+    for one in plan.groups:
+        where = f"parameters of phase {one['phase']}" if several else "parameters"
+        rate = "" if one["group"] == FROZEN else f" at rate {one['rate']:g}, decay {one['decay']:g}"
+        lines.append(f"{where}: {one['group']}: {one['parameters']:,}{rate}")
+    kept = [one["keeps"] for one in plan.phases if one["keeps"]]
+    lines += [f"{one}; the time below is without that" for one in kept]
     lines.append(f"{plan.steps:,} steps in all")
     if plan.seconds is not None:
         lines.append(

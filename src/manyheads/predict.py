@@ -73,8 +73,9 @@ def _passes(
     used = 0
     for row in every[np.argsort(lengths, kind="stable")].tolist():
         inputs = {name: split.inputs(model, row) for name, split in data.items() if row in places[name]}
-        distinct, _ = merge_equal([one for some in inputs.values() for one in some], everywhere=True)
-        size = sum(len(one.ids) for one in distinct)
+        given = [one for some in inputs.values() for one in some]
+        distinct = given if given[0].states is not None else merge_equal(given, everywhere=True)[0]
+        size = sum(len(one.ids) if one.states is None else len(one.states) for one in distinct)
         if used and used + size > tokens_per_pass:
             yield [(name, *one) for name, one in asked.items()]
             asked, used = {}, 0

@@ -331,6 +331,11 @@ class Recipe(Model):
     def _by_name(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
 
+    @field_validator("regularise", mode="before")
+    @classmethod
+    def _none_is_none(cls, value: Any) -> Any:
+        return [] if value is None else value
+
     @field_validator("name")
     @classmethod
     def _folder_name(cls, value: str) -> str:

@@ -47,11 +47,15 @@ def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
         base = Path.cwd() if path in shipped_recipes().values() else path.parent
     if isinstance(content.get("tasks"), dict):
         content["tasks"] = {str(name): task for name, task in content["tasks"].items()}  # YAML reads `1:` as a number
-    overrides = dict(overrides or {})
+    overrides = _copy(overrides or {})
+    dropped: set[str] = set()
     if isinstance(overrides.get("tasks"), list):
-        _keep_tasks(content, overrides.pop("tasks"), origin.file)
+        dropped = _keep_tasks(content, overrides.pop("tasks"), origin.file)
     for key, value in _for_every_task(overrides, content).items():
-        _override(content, origin, key, value)
+        if not (key.startswith("tasks.") and key.split(".")[1] in dropped):
+            _override(content, origin, key, value)
+    if dropped:
+        content = _without_mentions(content, dropped)
     imports = _import_files(content, origin, base)
     try:
         recipe = Recipe.model_validate(content)
@@ -159,7 +163,10 @@ def _note_lines(node: yaml.Node, path: KeyPath, origin: Origin, repeated: list[s
 
 
 def _copy(value: Any) -> Any:
-    return {key: _copy(one) for key, one in value.items()} if isinstance(value, dict) else value
+    """Nothing that a caller gave is changed, however deep it lies."""
+    if isinstance(value, dict):
+        return {key: _copy(one) for key, one in value.items()}
+    return [_copy(one) for one in value] if isinstance(value, list) else value
 
 
 def _for_every_task(overrides: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
@@ -173,14 +180,35 @@ def _for_every_task(overrides: dict[str, Any], content: dict[str, Any]) -> dict[
     return found
 
 
-def _keep_tasks(content: dict[str, Any], names: list[Any], file: str) -> None:
-    """`tasks=[sst, sts]`: these of the recipe's tasks, in this order."""
+def _keep_tasks(content: dict[str, Any], names: list[Any], file: str) -> set[str]:
+    """`tasks=[sst, sts]`: these of the recipe's tasks, in this order; returns the others."""
     tasks = content.get("tasks")
     known = tasks if isinstance(tasks, dict) else {}
     missing = next((str(name) for name in names if str(name) not in known), None)
     if missing is not None or not names:
         raise UserError(f"command line: tasks: no task '{missing or ''}' in {file}.{nearest(missing or '', known)}")
     content["tasks"] = {str(name): known[str(name)] for name in names}
+    return {str(name) for name in known if name not in content["tasks"]}
+
+
+NAMING_TASKS = ("weights", "tasks", "only", "order", "until", "probabilities")  # keys whose values name tasks
+
+
+def _without_mentions(value: Any, dropped: set[str], naming: bool = False) -> Any:
+    """Weights, orders and lists without the tasks that were left out; a key that named only those goes as well."""
+    if isinstance(value, dict):
+        found = {}
+        for key, one in value.items():
+            if naming and str(key) in dropped:
+                continue
+            kept = _without_mentions(one, dropped, key in NAMING_TASKS)
+            if not (key in NAMING_TASKS and one and (kept is None or kept in ([], {}))):
+                found[key] = kept
+        return found
+    if isinstance(value, list):
+        kept = [_without_mentions(one, dropped, naming) for one in value]
+        return [one for one in kept if not (naming and isinstance(one, str) and one in dropped)]
+    return None if naming and isinstance(value, str) and value in dropped else value
 
 
 def _override(content: dict[str, Any], origin: Origin, key: str, value: Any) -> None:

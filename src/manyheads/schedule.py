@@ -176,7 +176,11 @@ def set_trainable(model: ManyHeads, phase: Phase, frozen_dropout: bool = False) 
         learns = not name.startswith("encoder.") or model.encoder.layer_of(name.removeprefix("encoder.")) in layers
         parameter.requires_grad_(learns and name in model.trainable)
     model.train()
-    for module in () if frozen_dropout else model.encoder.modules():
+    if frozen_dropout:
+        return
+    if 0 not in layers:
+        model.encoder.still_embeddings()
+    for module in model.encoder.modules():
         parameters = list(module.parameters())
         if parameters and not any(one.requires_grad for one in parameters):
             module.eval()

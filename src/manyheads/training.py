@@ -18,7 +18,7 @@ from manyheads.conflicts import measure_conflicts
 from manyheads.errors import Interrupted, UserError
 from manyheads.evaluate import Evaluation
 from manyheads.files import restore_folder, write_text
-from manyheads.frozen import keep_frozen
+from manyheads.frozen import forget_frozen, keep_frozen
 from manyheads.job import TrainingJob, prepare
 from manyheads.metrics import better, primary
 from manyheads.optim import clip_gradients, set_rates
@@ -218,9 +218,11 @@ def _not_finite(job: TrainingJob, what: str, value: float, rows: dict[str, list[
     kept = saved.find_checkpoints(job.folder / "checkpoints")
     last = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint was written yet."
     job.write_log({"event": "not finite", "what": what, "value": str(value), "rows": rows})
+    terms = ", ".join(one.name for one in job.schedule.phase(job.progress.step).regularisers)
+    weaker = f" or the weight of {terms}" if terms else ""
     return UserError(
         f"Step {job.progress.step + 1:,}: {what} is {value}. Its batch: {places}.\n"
-        f"{last} Lower training.learning_rate, or look at those rows."
+        f"{last} Lower training.learning_rate{weaker}, or look at those rows."
     )
 
 
@@ -231,6 +233,7 @@ def _finish(job: TrainingJob) -> Run:
         job.processes.leave()
         return run
     model = run.model.to(job.accelerator.device)
+    forget_frozen(job)  # which are of the last phase's encoder
     found, answers = evaluate_with_progress(model, job.dev, job.recipe, job.reporter)
     folder = job.folder / "predictions"
     for name, data in job.dev.items():

@@ -206,7 +206,7 @@ class PretrainSettings(Model):
     """Hide all pieces of a word, or none."""
     tasks: list[str] | None = Field(None, min_length=1)
     """Whose train texts are used; by default all tasks'."""
-    files: list[str] = []
+    files: Annotated[list[str], BeforeValidator(_one_or_more)] = []
     """Text files, a text per line, in place of the tasks' texts; relative to data.root."""
 
 

@@ -134,6 +134,34 @@ def test_the_checkpoints_own_head_is_used_and_equals_transformers(
     assert first == len(scores), "scores of hidden tokens only"
 
 
+def test_heads_under_older_and_other_names_are_found(masked_bert: tuple[BertForMaskedLM, Path]) -> None:
+    """bert-base-uncased calls its norms gamma and beta; RoBERTa's head has names of its own."""
+    _, folder = masked_bert
+    encoder = load_encoder(EncoderSettings(name=str(folder))).encoder
+    expected = load_head(encoder, folder)[0].state_dict()
+    tensors = load_file(folder / "model.safetensors")
+    older = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): one
+             for name, one in tensors.items()}  # fmt: skip
+    renamed = {
+        "cls.predictions.transform.dense": "lm_head.dense",
+        "cls.predictions.transform.LayerNorm": "lm_head.layer_norm",
+        "cls.predictions.bias": "lm_head.bias",
+    }
+    others = {}
+    for name, one in tensors.items():
+        before = next((key for key in renamed if name.startswith(key)), None)
+        others[name.replace(before, renamed[before]) if before else name] = one
+    for changed in (older, others):
+        assert changed.keys() != tensors.keys()
+        save_file(changed, folder / "model.safetensors")
+        head, whose = load_head(encoder, folder)
+        assert whose == "that of the encoder's own files"
+        assert all(torch.equal(one, expected[name]) for name, one in head.state_dict().items())
+    half = {name: one for name, one in tensors.items() if "predictions.transform.dense" not in name}
+    save_file(half, folder / "model.safetensors")
+    assert "a part of one" in load_head(encoder, folder)[1]
+
+
 def test_an_encoder_without_a_head_gets_a_new_one(toy_encoder: Path) -> None:
     encoder = load_encoder(EncoderSettings(name=str(toy_encoder))).encoder
     head, whose = load_head(encoder, toy_encoder)
@@ -187,6 +215,65 @@ def test_faults_are_said(recipe_file: RecipeFile, toy_data: Path, toy_encoder: P
     other.mkdir()
     (other / "precious").write_text("data")
     check_refused(manyheads("pretrain", recipe_file(), "name=other", "--overwrite"), "no pre-training has written it")
+
+
+def test_settings_that_do_not_belong_to_it_are_refused_or_said(
+    recipe_file: RecipeFile, toy_data: Path, toy_encoder: Path
+) -> None:
+    check_refused(manyheads("pretrain", recipe_file(), "init=runs/a"), "init: pretrain starts from an encoder")
+    both = {"files": "a.txt", "tasks": ["mood"]}
+    check_refused(manyheads("pretrain", recipe_file(pretrain=both)), "pretrain.tasks", "name one")
+    check_refused(manyheads("pretrain", recipe_file(), "encoder.max_length=5000"), "reads at most 64 tokens")
+    told = manyheads("pretrain", recipe_file(training={"layer_decay": 0.9}), "name=told")
+    assert "note: training.layer_decay is for training" in told.stderr
+    two = manyheads("pretrain", recipe_file(), env={"WORLD_SIZE": "2"})
+    check_refused(two, "pretrain runs in one process")
+    (toy_data / "runs" / "told-pretrained" / "encoder" / "mlm-head.safetensors").write_bytes(b"broken")
+    again = manyheads("pretrain", recipe_file(), f"encoder={toy_data / 'runs' / 'told-pretrained' / 'encoder'}")
+    check_refused(again, "mlm-head.safetensors: not a whole safetensors file")
+
+
+def test_stopped_before_its_first_step_it_can_be_begun_anew(recipe_file: RecipeFile, toy_data: Path) -> None:
+    """Killed while the untrained head is judged: nothing is left that could be taken for a run."""
+    before = "import manyheads.pretrain.run as r, os\nr._judge = lambda work: os._exit(9)"
+    assert manyheads("pretrain", recipe_file(), before=before).returncode == 9
+    assert not (toy_data / "runs" / "toy-pretrained").exists()
+    assert manyheads("pretrain", recipe_file(), "-q").returncode == 0
+
+
+def test_long_lines_become_several_texts(recipe_file: RecipeFile, toy_data: Path) -> None:
+    lines = [f"{' '.join(['the dog runs'] * 30)} {number}" for number in range(6)]  # 90 words and a number each
+    (toy_data / "long.txt").write_text("\n".join(lines))
+    result = manyheads("pretrain", recipe_file(pretrain={"files": "long.txt"}))
+    assert "texts: 7 different ones" in result.stderr, "of 62 tokens the same one, and six others that end differently"
+
+
+def test_loss_and_rate_by_hand(recipe_file: RecipeFile, toy_data: Path) -> None:
+    """The mean over hidden tokens, however they are cut into passes; warm-up, then a line to 0."""
+    settings = {"max_steps": 4, "batch_size": 16, "learning_rate": 1e-2, "warmup": 0.5}
+    logs = []
+    still = ("encoder.dropout=0", "encoder.attention_dropout=0")
+    for name, tokens in (("one", 8192), ("several", 40)):
+        file = recipe_file(pretrain=settings, training={"tokens_per_pass": tokens})
+        assert (
+            manyheads("pretrain", file, f"name={name}", *(f"encoder.{k}={v}" for k, v in still.items())).returncode == 0
+        )
+        lines = (toy_data / "runs" / f"{name}-pretrained" / "log.jsonl").read_text().splitlines()
+        logs.append([one for one in map(json.loads, lines) if one["event"] == "step"])
+    assert [one["rate"] for one in logs[0]] == pytest.approx([1e-2 / 3, 2e-2 / 3, 1e-2, 1e-2 / 2])
+    for one, other in zip(*logs, strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
+        assert one["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=1e-3)
+    size = json.loads((toy_data / "runs" / "one-pretrained" / "encoder" / "config.json").read_text())["vocab_size"]
+    assert logs[0][0]["loss"] == pytest.approx(np.log(size), rel=0.1), "an untrained head knows nothing"
+
+
+def test_pairs_have_the_segments_of_pairs(toy_encoder: Path, vocabulary: Vocabulary) -> None:
+    from manyheads.pretrain.texts import _frame
+    from manyheads.tokens import Tokenizer
+
+    one = _frame(Tokenizer(toy_encoder), [np.array([9, 10]), np.array([11])], 64)
+    assert one.segments.tolist() == [0, 0, 0, 0, 1, 1]
 
 
 def sums(folder: Path) -> dict[str, str]:

@@ -16,6 +16,7 @@ from manyheads.combine.backward import Backward, Step
 from manyheads.model import ManyHeads
 from manyheads.registry import find
 from manyheads.regularise import Regulariser, divergence
+from manyheads.regularise.base import View
 from manyheads.sampling import Batch
 from three_tasks import NAMES, ROUND, Rows, setting
 
@@ -232,6 +233,28 @@ def test_clean_and_perturbed_passes_share_their_dropout_masks(toy_encoder: Path)
     assert plain.losses == pytest.approx(shared.losses, rel=1e-9), "the clean pass draws what plain training draws"
 
 
+@pytest.mark.parametrize(("masks", "same"), [("shared", True), ("independent", False)])
+def test_every_pass_has_the_masks_asked_for(
+    masks: str, same: bool, toy_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ascents too: they would else climb another hill."""
+    model, data = setting(toy_encoder, dropout=0.3, attention_dropout=0.2)
+    model.train()
+    states: list[torch.Tensor] = []
+    real = View.read
+
+    def watched(view: View, embedded: torch.Tensor, same_masks: bool) -> Any:
+        found = real(view, embedded, same_masks)
+        again = real(view, embedded, True)
+        states.append(torch.stack([(one - other).abs().max() for one, other in zip(found, again, strict=True)]).max())
+        return found
+
+    monkeypatch.setattr(View, "read", watched)
+    run(model, data, [build("smart", steps=2, masks=masks)])
+    assert len(states) == 3
+    assert all(bool(one == 0) == same for one in states)
+
+
 def test_the_ascent_computes_no_gradient_of_weights(toy_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, data = setting(toy_encoder)
     during: list[bool] = []
@@ -312,3 +335,17 @@ def test_the_penalty_leaves_an_absent_tasks_head_alone(toy_encoder: Path) -> Non
     model, data = setting(toy_encoder)
     found, _ = run(model, data, [build("l2")], rounds=[ROUND[:2]])
     assert not any(name.startswith("heads.c") for name in found)
+
+
+def test_norms_on_chosen_layers(toy_encoder: Path) -> None:
+    """`on: [0, 2]`: the embeddings and the second layer, nothing else."""
+    model, data = setting(toy_encoder)
+    plain, _ = run(model, data, [])
+    found, _ = run(model, data, [build("l2", weight=0.5, on=[0, 2])])
+    changed = set()
+    for name, one in model.named_parameters():
+        if name in found and not torch.equal(found[name], plain[name]):
+            assert torch.allclose(found[name] - plain[name], 2 * 0.5 * one.detach(), atol=1e-12), name
+            assert one.ndim >= 2, "biases and norms are left alone"
+            changed.add(model.encoder.layer_of(name[8:]) if name.startswith("encoder.") else "head")
+    assert changed == {0, 2}

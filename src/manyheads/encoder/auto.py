@@ -29,6 +29,7 @@ class AutoEncoder(Encoder):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
+        self.config = model.config
         self.width = int(model.config.hidden_size)
         self.depth = int(model.config.num_hidden_layers)
         positions = int(getattr(model.config, "max_position_embeddings", LONGEST) or LONGEST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -18,6 +19,7 @@ class Encoder(nn.Module):
     max_length: int  # longest sequence it can take
     layers: nn.ModuleList  # in order, for freezing and layer-wise rates
     pooler: nn.Module | None  # the encoder's own dense + tanh on the first token, where it has one
+    config: Any  # its settings, whose text changes with them
 
     @property
     def words(self) -> Tensor:
@@ -51,6 +53,9 @@ class Encoder(nn.Module):
     def encode(self, embedded: Tensor, tokens: PackedTokens) -> Tensor:
         """The last layer's states."""
         return self.states(embedded, tokens, {self.depth})[self.depth]
+
+    def still_embeddings(self) -> None:
+        """Switch off dropout on embeddings: those that do not learn are then the same every time."""
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors as transformers' AutoModel reads them."""

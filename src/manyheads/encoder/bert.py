@@ -126,10 +126,8 @@ class Bert(Encoder):
         rates = (self.dropout.rate, config.hidden_dropout_prob, config.attention_probs_dropout_prob)
         return self.training and max(rates) > 0
 
-    def train(self, mode: bool = True) -> Bert:
-        super().train(mode)
-        self.dropout.train(mode and self.word.weight.requires_grad)  # frozen embeddings are the same every time
-        return self
+    def still_embeddings(self) -> None:
+        self.dropout.eval()
 
     def save(self, folder: Path) -> None:
         from safetensors.torch import save_file

@@ -147,18 +147,23 @@ def _refuse_pickles(folder: Path) -> None:
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors of a folder's safetensors files (one, or the parts of a sharded model)."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     tensors: dict[str, Tensor] = {}
     for file in sorted(folder.glob("model*.safetensors")):
-        try:
-            tensors.update(load_file(file))
-        except (SafetensorError, OSError) as error:
-            raise UserError(f"{file}: not a whole safetensors file: {error}. Download or save it again.") from None
+        tensors |= read_file(file)
     if not tensors:
         raise UserError(f"{folder}: no weights here: expected model.safetensors.")
     return tensors
+
+
+def read_file(file: Path) -> dict[str, Tensor]:
+    """All tensors of one file."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{file}: not a whole safetensors file: {error}. Download or save it again.") from None
 
 
 def _load_bert(found: Found, config: dict[str, Any], settings: EncoderSettings) -> LoadedEncoder:
@@ -204,7 +209,7 @@ _INSIDE = {
     "output.LayerNorm": "norm",
 }
 _FUSED = ("attention.self.query", "attention.self.key", "attention.self.value")
-_OLD_NORM = {"gamma": "weight", "beta": "bias"}  # checkpoints converted from TensorFlow
+OLD_NORM = {"gamma": "weight", "beta": "bias"}  # checkpoints converted from TensorFlow
 
 
 def from_hugging_face(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
@@ -215,7 +220,7 @@ def from_hugging_face(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], li
     for full_name, tensor in tensors.items():
         name = full_name.removeprefix("bert.")
         module, _, kind = name.rpartition(".")
-        kind = _OLD_NORM.get(kind, kind)
+        kind = OLD_NORM.get(kind, kind)
         if module in _OUTSIDE:
             ours[f"{_OUTSIDE[module]}.{kind}"] = tensor
         elif module.startswith("encoder.layer."):

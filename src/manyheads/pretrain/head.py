@@ -5,21 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyheads.encoder import Encoder
+from manyheads.encoder.weights import OLD_NORM, read_file, read_tensors
 from manyheads.seeding import draws
 
 FILE = "mlm-head.safetensors"
-# our names ← those of a Hugging Face BertForMaskedLM
-NAMES = {
-    "dense.weight": "cls.predictions.transform.dense.weight",
-    "dense.bias": "cls.predictions.transform.dense.bias",
-    "norm.weight": "cls.predictions.transform.LayerNorm.weight",
-    "norm.bias": "cls.predictions.transform.LayerNorm.bias",
-    "bias": "cls.predictions.bias",
+# our names ← those of Hugging Face's BertForMaskedLM and RobertaForMaskedLM
+MODULES = {
+    "cls.predictions.transform.dense": "dense",
+    "cls.predictions.transform.LayerNorm": "norm",
+    "cls.predictions": "",
+    "lm_head.dense": "dense",
+    "lm_head.layer_norm": "norm",
+    "lm_head": "",
 }
 
 
@@ -44,14 +45,20 @@ def load_head(encoder: Encoder, folder: Path) -> tuple[MaskedHead, str]:
     with draws(0, "masked head"):
         head = MaskedHead(encoder.width, encoder.words)
     wanted = {name: tensor.shape for name, tensor in head.state_dict().items()}
-    if (folder / FILE).is_file():
-        found = load_file(folder / FILE)
-    else:
-        tensors: dict[str, Tensor] = {}
-        for file in sorted(folder.glob("model*.safetensors")):
-            tensors |= {name: one for name, one in load_file(file).items() if name in NAMES.values()}
-        found = {ours: tensors[theirs] for ours, theirs in NAMES.items() if theirs in tensors}
+    kept = (folder / FILE).is_file()
+    found = read_file(folder / FILE) if kept else _from_hugging_face(read_tensors(folder), set(wanted))
     if {name: one.shape for name, one in found.items()} != wanted:
-        return head, "new, its output layer is the word embeddings"
+        part = " (the encoder's own files hold a part of one, which does not fit)" if found else ""
+        return head, f"new, its output layer is the word embeddings{part}"
     head.load_state_dict({name: one.float() for name, one in found.items()})
     return head, "that of the encoder's own files"
+
+
+def _from_hugging_face(tensors: dict[str, Tensor], wanted: set[str]) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    for name, one in tensors.items():
+        module, _, kind = name.rpartition(".")
+        ours = ".".join(filter(None, [MODULES.get(module, module), OLD_NORM.get(kind, kind)]))
+        if module in MODULES and ours in wanted:
+            found[ours] = one
+    return found

@@ -30,11 +30,7 @@ class Vocabulary:
         special = {int(one) for one in tokenizer.backend.get_added_tokens_decoder()}
         frame = tokenizer.frame
         special |= {mask, *frame.start.tolist(), *frame.middle.tolist(), *frame.end.tolist()}
-        special |= {
-            known[name]
-            for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "<pad>", "<unk>", "<s>", "</s>")
-            if name in known
-        }
+        special |= {known[name] for name in SPECIAL if name in known}
         continues = np.zeros(max(known.values()) + 1, dtype=bool)
         pieces = any(name.startswith("##") for name in known)  # WordPiece marks what goes on, others what starts
         for name, number in known.items():

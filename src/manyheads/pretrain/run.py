@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -21,9 +22,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from manyheads import checkpoint as saved
-from manyheads.encoder import load_encoder
+from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import Interrupted, UserError
 from manyheads.files import restore_folder, write_folder, write_text
+from manyheads.job import check_length, start_accelerator
 from manyheads.optim import build_optimizer, rate_factor, set_rates
 from manyheads.pretrain.head import FILE, load_head
 from manyheads.pretrain.masking import Vocabulary, hide
@@ -43,16 +45,17 @@ ENCODER = "encoder"  # the folder that a recipe names afterwards
 class Guesser(nn.Module):
     """An encoder and the head that guesses hidden tokens."""
 
-    def __init__(self, encoder: Any, head: nn.Module) -> None:
+    def __init__(self, encoder: Encoder, head: nn.Module) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
 
     def forward(self, sequences: list[Sequence], where: list[np.ndarray]) -> torch.Tensor:
         """Scores [hidden tokens, pieces], text by text."""
-        tokens = pack(sequences)
+        device = self.encoder.words.device
+        tokens = pack(sequences, device)
         states = self.encoder(tokens)
         rows = np.concatenate([int(start) + places for start, places in zip(tokens.starts, where, strict=True)])
-        return self.head(states[torch.from_numpy(rows)], self.encoder.words)
+        return self.head(states[torch.from_numpy(rows).to(device)], self.encoder.words)
 
 
 @dataclass
@@ -62,6 +65,7 @@ class Work:
     recipe: Recipe
     folder: Path
     reporter: Reporter
+    accelerator: Any
     model: Guesser
     tokenizer: Tokenizer
     vocabulary: Vocabulary
@@ -136,21 +140,27 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -> P
 
 def _prepare(recipe: Recipe, folder: Path, reporter: Reporter) -> Work:
     settings = recipe.pretrain
+    _refuse(recipe, reporter)
+    accelerator = start_accelerator(recipe, reporter)
     loaded = load_encoder(recipe.encoder)
+    check_length(recipe, loaded.encoder)
     tokenizer = Tokenizer(loaded.found.folder)
     vocabulary = Vocabulary.of(tokenizer)
     head, whose = load_head(loaded.encoder, loaded.found.folder)
     reporter.say(f"encoder: {recipe.encoder.name} ({loaded.found.where}); head for hidden tokens: {whose}")
     longest = min(loaded.encoder.max_length, recipe.encoder.max_length or loaded.encoder.max_length)
-    texts = collect_texts(recipe, tokenizer, longest, vocabulary)
+    texts, cut = collect_texts(recipe, tokenizer, longest, vocabulary)
     order = generator(recipe.seed, "held out texts").permutation(len(texts)).tolist()
     judged = min(HELD_OUT, len(texts) // 20)
     held_out, train = [texts[i] for i in order[:judged]], [texts[i] for i in sorted(order[judged:])]
     if not train:
         raise UserError(f"{recipe.place('pretrain')}: there are no texts to train on.")
-    model = Guesser(loaded.encoder, head)
+    model = Guesser(loaded.encoder, head).to(accelerator.device)
     training = Training(
-        learning_rate=settings.learning_rate, weight_decay=recipe.training.weight_decay, betas=recipe.training.betas
+        learning_rate=settings.learning_rate,
+        weight_decay=recipe.training.weight_decay,
+        betas=recipe.training.betas,
+        epsilon=recipe.training.epsilon,
     )
     passes = Passes(Supply({"texts": len(train)}, {"texts": settings.batch_size}, recipe.seed), "texts")
     steps = min(settings.epochs * passes.batches, settings.max_steps or 10**12)
@@ -159,11 +169,28 @@ def _prepare(recipe: Recipe, folder: Path, reporter: Reporter) -> Work:
         f"texts: {len(train):,} different ones, {sum(len(one.ids) for one in train):,} tokens, {len(held_out):,} more "
         f"to judge by; {settings.share:.0%} of {hidden} are hidden; {steps:,} steps of {settings.batch_size} → {folder}"
     )
+    if cut:
+        reporter.say(f"note: {cut:,} pairs are longer than {longest} tokens and cut to them")
     optimizer = build_optimizer(model, training)
     return Work(
-        recipe, folder, reporter, model, tokenizer, vocabulary, loaded.found.folder, optimizer, train, held_out, passes,
-        steps,
+        recipe, folder, reporter, accelerator, model, tokenizer, vocabulary, loaded.found.folder, optimizer, train,
+        held_out, passes, steps,
     )  # fmt: skip
+
+
+def _refuse(recipe: Recipe, reporter: Reporter) -> None:
+    """Settings that would be passed over in silence."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError("pretrain runs in one process; start it without torchrun.")
+    if recipe.init is not None:
+        raise UserError(f"{recipe.place('init')}: pretrain starts from an encoder; name `encoder: {recipe.init}/best`.")
+    if recipe.pretrain.files and recipe.pretrain.tasks:
+        raise UserError(
+            f"{recipe.place('pretrain', 'tasks')}: texts come from `files` or from tasks; name one of them."
+        )
+    for key in ("train", "layer_decay", "layer_rates"):
+        if getattr(recipe.training, key) != Training.model_fields[key].default:
+            reporter.say(f"note: training.{key} is for training; pretrain trains all of the encoder at one rate")
 
 
 def _open(work: Work) -> None:
@@ -176,13 +203,15 @@ def _open(work: Work) -> None:
         saved.load_checkpoint(found[-1], work.model, nn.ModuleDict(), work.optimizer)
         work.step, work.seconds = state["step"], state["seconds"]
         work.reporter.say(f"resumed after step {work.step:,}")
-        kept = [line for line in (work.folder / "log.jsonl").read_text().splitlines() if _step_of(line) <= work.step]
+        lines = (work.folder / "log.jsonl").read_text().splitlines()
+        kept = [line for line in lines if _step_of(line) <= work.step and '"event": "end"' not in line]
         write_text(work.folder / "log.jsonl", "".join(f"{line}\n" for line in kept))
         return
+    before = _judge(work)
     work.folder.mkdir(parents=True, exist_ok=True)
+    (work.folder / "log.jsonl").unlink(missing_ok=True)
+    work.log({"event": "pretrain", "before": before})  # first, so that the folder is known for what it is
     write_text(work.folder / "recipe.yaml", work.recipe.to_yaml())
-    write_text(work.folder / "log.jsonl", "")
-    work.log({"event": "pretrain", "before": _judge(work)})
 
 
 def _step_of(line: str) -> float:
@@ -205,8 +234,10 @@ def _step(work: Work) -> float:
     total, loss = sum(map(len, targets)), 0.0
     with draws(recipe.seed, work.step, "step"):
         for some in _passes(texts, recipe.training.tokens_per_pass):
-            scores = work.model([hidden[i][0] for i in some], [hidden[i][1] for i in some])
-            part = F.cross_entropy(scores, torch.cat([targets[i] for i in some]), reduction="sum") / total
+            with work.accelerator.autocast():
+                scores = work.model([hidden[i][0] for i in some], [hidden[i][1] for i in some]).float()
+            wanted = torch.cat([targets[i] for i in some]).to(scores.device)
+            part = F.cross_entropy(scores, wanted, reduction="sum") / total
             part.backward()
             loss += part.item()
     norm = nn.utils.clip_grad_norm_(work.model.parameters(), recipe.training.clip or math.inf).item()
@@ -248,6 +279,7 @@ def _judge(work: Work) -> dict[str, float]:
     for some in _passes(work.held_out, work.recipe.evaluate.tokens_per_pass):
         scores = work.model([hidden[i][0] for i in some], [hidden[i][1] for i in some])
         wanted = torch.cat([torch.from_numpy(work.held_out[i].ids[hidden[i][1]]).long() for i in some])
+        wanted = wanted.to(scores.device)
         loss += F.cross_entropy(scores, wanted, reduction="sum").item()
         right += int((scores.argmax(dim=1) == wanted).sum())
         total += len(wanted)

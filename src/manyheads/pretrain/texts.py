@@ -14,19 +14,30 @@ from manyheads.task_data import load_tasks
 from manyheads.tokens import Sequence, Tokenizer, tokenise, truncate_pair
 
 
-def collect_texts(recipe: Recipe, tokenizer: Tokenizer, longest: int, vocabulary: Vocabulary) -> list[Sequence]:
-    """Framed and truncated as a task would see them; a pair is one text. What has no ordinary token is left out."""
+def collect_texts(
+    recipe: Recipe, tokenizer: Tokenizer, longest: int, vocabulary: Vocabulary
+) -> tuple[list[Sequence], int]:
+    """Framed as a task would see them; a pair is one text. Also returns how many pairs were too long and cut.
+
+    A single text that is too long becomes several. What has no ordinary token is left out.
+    """
     files = recipe.pretrain.files
     columns = [_lines(Path(recipe.data.root or "."), file, recipe) for file in files]
     texts = [(column,) for column in columns] if files else _of_tasks(recipe)
     found: dict[bytes, Sequence] = {}
+    cut = 0
     for sides in texts:
         tokens = tuple(tokenise(side, tokenizer) for side in sides)
+        room = longest - (tokenizer.frame.around_one if len(sides) == 1 else tokenizer.frame.around_two)
         for row in range(len(tokens[0])):
-            one = _frame(tokenizer, [np.asarray(column[row]) for column in tokens], longest)
-            if np.isin(one.ids, vocabulary.ordinary).any():
-                found.setdefault(one.ids.tobytes(), one)
-    return list(found.values())
+            parts = [np.asarray(column[row]) for column in tokens]
+            cut += len(parts) == 2 and sum(map(len, parts)) > room
+            starts = range(0, max(1, len(parts[0])), room) if len(parts) == 1 else [0]
+            for start in starts:
+                one = _frame(tokenizer, [parts[0][start : start + room], *parts[1:]], longest)
+                if np.isin(one.ids, vocabulary.ordinary).any():
+                    found.setdefault(one.ids.tobytes(), one)
+    return list(found.values()), cut
 
 
 def _of_tasks(recipe: Recipe) -> list[tuple[pa.ChunkedArray, ...]]:
@@ -47,8 +58,7 @@ def _lines(root: Path, file: str, recipe: Recipe) -> pa.ChunkedArray:
 def _frame(tokenizer: Tokenizer, sides: list[np.ndarray], longest: int) -> Sequence:
     frame = tokenizer.frame
     if len(sides) == 1:
-        body = sides[0][: longest - frame.around_one]
-        ids = np.concatenate([frame.start, body, frame.end])
+        ids = np.concatenate([frame.start, sides[0], frame.end])
         return Sequence(ids.astype(np.int64), np.zeros(len(ids), dtype=np.int64))
     first, second = truncate_pair(len(sides[0]), len(sides[1]), longest - frame.around_two)
     ids = np.concatenate([frame.start, sides[0][:first], frame.middle, sides[1][:second], frame.end])

@@ -62,6 +62,8 @@ class Regulariser(nn.Module):
 
     def __init__(self, names: Sequence[str], weight: float, tasks: Sequence[str] | None = None) -> None:
         super().__init__()
+        if tasks is not None and not tasks:
+            raise ValueError("'tasks' names none; leave the regulariser out instead")
         check_tasks("tasks", tasks or [], names)
         self.weight = weight
         self.tasks = list(names if tasks is None else tasks)  # those it is on for

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from manyheads.registry import NotNegative, register
@@ -14,7 +15,7 @@ from manyheads.regularise.base import Regulariser
 if TYPE_CHECKING:
     from manyheads.model import ManyHeads
 
-Where = Literal["all", "encoder", "heads"]
+Where = Literal["all", "encoder", "heads"] | list[Annotated[int, Field(ge=0)]]  # or layers; 0 is the embeddings
 
 
 class _Norm(Regulariser):
@@ -32,12 +33,17 @@ class _Norm(Regulariser):
     def slope(self, w: Tensor) -> Tensor:
         raise NotImplementedError
 
+    def _wanted(self, model: ManyHeads, name: str) -> bool:
+        inside = name.startswith("encoder.")
+        if isinstance(self.on, list):
+            return inside and model.encoder.layer_of(name.removeprefix("encoder.")) in self.on
+        return self.on == "all" or (self.on == "encoder") == inside
+
     @torch.no_grad()
     def penalise(self, model: ManyHeads) -> float:
         total = 0.0
         for name, one in model.named_parameters():
-            wanted = self.on == "all" or (self.on == "encoder") == name.startswith("encoder.")
-            if wanted and one.ndim >= 2 and one.grad is not None:
+            if self._wanted(model, name) and one.ndim >= 2 and one.grad is not None:
                 total += self.weight * self.size(one).item()
                 one.grad.add_(self.slope(one), alpha=self.weight)
         return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -29,10 +30,12 @@ def drawn_metric(task: Task, metric: str, answers: np.ndarray, labels: np.ndarra
         return (counts @ (answers.argmax(axis=1) == labels).astype(np.float32)).astype(np.float64) / len(labels)
     if metric == "pearson":
         return _correlations(counts.astype(np.float64), answers.astype(np.float64), labels.astype(np.float64))
+    wanted = tuple(one for one in task.metrics if metric.startswith(one.name))
+    alone = replace(task, metrics=wanted)
     found = np.empty(DRAWS)
     for number, count in enumerate(counts[:SLOW_DRAWS]):
         rows = np.repeat(np.arange(len(labels)), count.astype(np.int64))
-        value = score(task, answers[rows], labels[rows])[metric]
+        value = score(alone, answers[rows], labels[rows])[metric]
         found[number] = math.nan if value is None else value
     # the others repeat these: their variance is the same, and all metrics have draws of one length
     return np.resize(found[:SLOW_DRAWS], DRAWS)

@@ -121,7 +121,7 @@ class Measured:
             result, metric = self.result(_task(column), seed), _metric(column, self.tasks)
             return result.metrics[_task(column)].get(metric) if result else None
         scores: dict[str, dict[str, float | None]] = {}
-        for name in self.base.tasks:
+        for name in self._counted:
             result = self.result(name, seed)
             if result is None:
                 return None
@@ -141,13 +141,18 @@ class Measured:
             assert result is not None
             metric = _metric(column, self.tasks)
             return drawn_metric(result.tasks[task], metric, result.answers[task], result.labels[task], result.dev[task])
-        each = {name: self.drawn(name, seed) for name in self.base.tasks}
+        each = {name: self.drawn(name, seed) for name in self._counted}
         found = np.empty(DRAWS)
         for number in range(DRAWS):
             found[number] = self._overall(
                 {name: {primary(self.tasks[name]): _number(some[number])} for name, some in each.items()}
             )
         return found
+
+    @property
+    def _counted(self) -> list[str]:
+        """The tasks of the overall score."""
+        return [name for name in self.base.tasks if self.base.evaluate.weights.get(name, 1.0)]
 
     def _overall(self, scores: dict[str, dict[str, float | None]]) -> float:
         settings = self.base.evaluate

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from manyheads.errors import UserError
 from manyheads.study.settings import Study
+from manyheads.study.transfer import baseline_rows
+from manyheads.study.variants import base_recipe, rows_of
 
 
 def describe_cost(study: Study) -> str:
-    """'small: 3 rows × 3 seeds'."""
+    """'12 rows, 22 runs × 2 seeds', at the scale that is run by default."""
     at = study.at(None)
-    rows = sum(_count(variant.grid) for variant in at.variants.values())
-    more = "+" if any("layer" in one.each for one in at.variants.values()) else ""
-    return f"{rows}{more} rows × {len(at.seed_list)} seeds"
-
-
-def _count(grid: dict[str, list[object]]) -> int:
-    count = 1
-    for values in grid.values():
-        count *= len(values)
-    return count
+    try:
+        base = base_recipe(at, {})
+        rows = rows_of(at, base)
+        shared = next((row for row in rows if row.name == at.to), rows[0])
+        runs = sum(len(row.members) for row in [*rows, *baseline_rows(at, base, shared)])
+    except UserError:  # its base is not here, or an encoder that must be fetched
+        return f"{len(at.variants)} variants × {len(at.seed_list)} seeds"
+    return f"{len(rows)} row{'s' if len(rows) > 1 else ''}, {runs} runs × {len(at.seed_list)} seeds"
