@@ -206,8 +206,11 @@ def _without_mentions(value: Any, dropped: set[str], naming: bool = False) -> An
                 found[key] = kept
         return found
     if isinstance(value, list):
-        kept = [_without_mentions(one, dropped, naming) for one in value]
-        return [one for one in kept if not (naming and isinstance(one, str) and one in dropped)]
+        return [
+            _without_mentions(one, dropped, naming)
+            for one in value
+            if not (naming and isinstance(one, str) and one in dropped)
+        ]
     return None if naming and isinstance(value, str) and value in dropped else value
 
 

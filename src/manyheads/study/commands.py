@@ -34,6 +34,9 @@ def run(
     scale: ScaleOption = None,
     only: Only = None,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Runs at a time; by default one per core.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Of each run; by default cores / jobs.")
+    ] = None,
     keep_models: Annotated[bool, typer.Option("--keep-models", help="Keep the weights of finished runs.")] = False,
     output: Output = Path("studies"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
@@ -47,7 +50,7 @@ def run(
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     at_once = jobs or _default_jobs(cores)
     chosen = opened.chosen(only or [])
-    ended = run_study(opened.place, chosen, Reporter(quiet), at_once, max(1, cores // at_once), keep_models)
+    ended = run_study(opened.place, chosen, Reporter(quiet), at_once, threads or max(1, cores // at_once), keep_models)
     _print_tables(opened, "terminal")
     if any(one.state != "finished" for one in ended):
         raise typer.Exit(1)

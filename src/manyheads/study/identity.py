@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from functools import lru_cache
@@ -19,11 +20,16 @@ PLACES = ("name", "description", "output", "checkpoint", "imports", "pretrain") 
 
 
 def run_identity(recipe: Recipe) -> str:
-    """A fingerprint of everything that decides a run's result."""
+    """A fingerprint of everything that decides a run's result.
+
+    Of settings, those that differ from their defaults: a key that a later version adds changes nothing.
+    """
     check_files(recipe)
-    content: dict[str, Any] = {key: one for key, one in recipe.model_dump(mode="json").items() if key not in PLACES}
-    content["data"] = {key: one for key, one in content["data"].items() if key != "root"}
-    content["encoder"]["name"] = _encoder(recipe)
+    content: dict[str, Any] = recipe.model_dump(mode="json", exclude_defaults=True)
+    for key in PLACES:
+        content.pop(key, None)
+    content["data"] = {key: one for key, one in content.get("data", {}).items() if key != "root"}
+    content["encoder"] = {**content.get("encoder", {}), "name": _encoder(recipe)}
     content["init"] = recipe.init and _folder_sums(Path(recipe.init) / "best")
     sources = {
         f"{name} {split}": [_source(one, recipe) for one in getattr(task, split) or []]
@@ -32,7 +38,7 @@ def run_identity(recipe: Recipe) -> str:
     }
     for task in content["tasks"].values():  # where data comes from is said by its content alone
         for key in ("train", "dev", "test", "predictions"):
-            del task[key]
+            task.pop(key, None)
     own = [fingerprint(Path(file)) for file in recipe.imports]
     whole = json.dumps([__version__, content, sources, own], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
@@ -57,4 +63,8 @@ def _folder_sums(folder: Path) -> str:
 
 @lru_cache(maxsize=1024)
 def _sum(file: Path, changed: int) -> str:
-    return file_sha256(file)
+    """Of a file's content, packed or not."""
+    if file.suffix != ".gz":
+        return file_sha256(file)
+    with gzip.open(file) as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

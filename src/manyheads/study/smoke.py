@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from manyheads.errors import UserError
 from manyheads.progress import Reporter
 from manyheads.study.run import run_here
@@ -15,6 +17,7 @@ from manyheads.study.study import OpenStudy, open_study
 
 def try_studies(names: Sequence[str], output: Path, ends: bool, reporter: Reporter) -> list[str]:
     """Train the rows of every study, or only its first and last; returns the studies that failed."""
+    torch.set_num_threads(1)  # a toy does not pay for more
     failed = []
     for name in names:
         began = time.monotonic()

@@ -1,0 +1,168 @@
+"""Differences: by hand, against scipy, and over hundreds of synthetic studies whose truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from building import NUMBERS, ORDINAL, TWO, a_task
+from manyheads.metrics import score
+from manyheads.study import bootstrap
+from manyheads.study.bootstrap import drawn_metric, draws_of
+from manyheads.study.statistics import DRAWS, Difference, difference, holm, verdicts
+
+
+def test_a_difference_by_hand() -> None:
+    """Three seeds: d = .01, .03, .05; variance .0004; the draws' variance .0001."""
+    drawn = np.array([-0.01, 0.01] * 50) * math.sqrt(99 / 100)  # whose variance is exactly .0001
+    ours = np.stack([drawn] * 3)
+    found = difference([0.51, 0.53, 0.55], [0.5, 0.5, 0.5], ours, np.zeros_like(ours))
+    assert found.mean == pytest.approx(0.03)
+    assert found.seed_variance == pytest.approx(0.0004)
+    assert found.example_variance == pytest.approx(0.0001)
+    error = math.sqrt(0.0004 / 3 + 0.0001)
+    assert found.half_width == pytest.approx(4.302653 * error, rel=1e-6), "t of 2 degrees of freedom at .975"
+    assert found.p == pytest.approx(2 * stats.t.sf(0.03 / error, 2))
+
+
+def test_one_seed_has_the_variance_of_examples_alone() -> None:
+    drawn = np.array([[-0.01, 0.01] * 50]) * math.sqrt(99 / 100)
+    found = difference([0.53], [0.5], drawn, np.zeros_like(drawn))
+    assert found.half_width == pytest.approx(1.959964 * 0.01, rel=1e-6)
+    assert found.seeds_for(0.001) is None, "one seed does not tell how seeds vary"
+
+
+def test_equal_predictions_are_not_distinguishable() -> None:
+    same = np.random.default_rng(0).normal(size=(3, 50))
+    found = difference([0.5, 0.6, 0.7], [0.5, 0.6, 0.7], same, same)
+    assert (found.mean, found.error, found.p) == (0.0, 0.0, 1.0)
+    assert verdicts([found], [True]) == ["not distinguishable"]
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.6]) == pytest.approx([1.0, 1.0])
+    assert holm([]) == []
+
+
+def test_better_depends_on_which_way_is_up() -> None:
+    sure = Difference(mean=0.1, seeds=3, seed_variance=1e-8, example_variance=1e-8)
+    assert verdicts([sure, sure], [True, False]) == ["better", "worse"]
+
+
+def test_what_can_be_seen_and_what_it_takes() -> None:
+    one = Difference(mean=0.0, seeds=3, seed_variance=4e-4, example_variance=1e-6)
+    wanted = (stats.t.ppf(0.975, 2) + stats.t.ppf(0.8, 2)) * math.sqrt(4e-4 / 3 + 1e-6)
+    assert one.detectable() == pytest.approx(wanted)
+    assert one.detectable(looks=10) > one.detectable()
+    count = one.seeds_for(0.01)
+    assert count is not None
+    assert one.detectable(seeds=count) <= 0.01 < one.detectable(seeds=count - 1)
+    small_dev = Difference(mean=0.0, seeds=3, seed_variance=4e-4, example_variance=1e-4)
+    assert small_dev.seeds_for(0.01) is None, "no number of seeds makes a dev set larger"
+
+
+# --- the bootstrap -----------------------------------------------------------------------------------------------
+
+
+def test_drawn_metrics_are_the_metrics_of_what_was_drawn() -> None:
+    draw = np.random.default_rng(1)
+    classes, numbers = a_task(labels=ORDINAL), a_task(labels=NUMBERS)
+    chances, labels = draw.dirichlet([1, 1, 1], 30), draw.integers(0, 3, 30)
+    values, wanted = draw.normal(size=30), draw.normal(size=30)
+    counts = draws_of("some dev", 30)
+    assert counts.shape == (DRAWS, 30)
+    assert (counts.sum(axis=1) == 30).all()
+    for task, metric, given, truth in (
+        (classes, "accuracy", chances, labels),
+        (numbers, "pearson", values, wanted),
+        (classes, "macro-f1", chances, labels),
+    ):
+        found = drawn_metric(task, metric, given, truth, "some dev")
+        for number in (0, 7, 31):
+            rows = np.repeat(np.arange(30), counts[number].astype(int))
+            assert found[number] == pytest.approx(score(task, given[rows], truth[rows])[metric], abs=1e-6)
+    assert np.array_equal(draws_of("some dev", 30), counts)
+    assert not np.array_equal(draws_of("another dev", 30), counts)
+
+
+def test_undefined_draws_are_left_out() -> None:
+    task = a_task(labels=TWO)
+    answers = np.array([[0.4, 0.6], [0.7, 0.3], [0.2, 0.8]])
+    found = drawn_metric(task, "auc", answers, np.array([1, 0, 0]), "tiny")
+    assert np.isnan(found).any(), "some draws hold one class alone"
+    assert np.isfinite(found).any()
+
+
+# --- what the intervals promise ------------------------------------------------------------------------------------
+
+
+def synthetic_study(
+    draw: np.random.Generator, truth: float, seeds: int, rows: int, seed_spread: float, looks: int
+) -> list[Difference]:
+    """Variants against one reference on common examples of differing difficulty, each run a little off by its seed."""
+    difficulty = draw.uniform(0.35, 0.65, rows)
+    counts = draw.multinomial(rows, np.full(rows, 1 / rows), size=200)
+
+    def runs(shift: float) -> np.ndarray:
+        """[seeds, rows] which answers are right."""
+        off = draw.normal(0, seed_spread, (seeds, 1))
+        return draw.random((seeds, rows)) < difficulty + shift + off
+
+    reference = runs(0.0)
+    found = []
+    for _ in range(looks):
+        ours = runs(truth)
+        drawn = [(right @ counts.T) / rows for right in (ours, reference)]
+        found.append(difference(ours.mean(axis=1), reference.mean(axis=1), *drawn))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seeds", "spread"), [(3, 0.0), (3, 0.03), (6, 0.03), (1, 0.0)], ids=["3", "3-noisy", "6-noisy", "one"]
+)
+def test_intervals_cover_the_truth_as_often_as_promised(seeds: int, spread: float) -> None:
+    """500 studies with a true difference of .04: the 95 % interval holds it in at least 93 % of them."""
+    draw = np.random.default_rng(7)
+    inside = 0
+    for _ in range(500):
+        (found,) = synthetic_study(draw, 0.04, seeds, 300, spread, 1)
+        inside += abs(found.mean - 0.04) <= found.half_width
+    assert inside >= 465, inside
+    if seeds in (1, 6):  # three seeds have two degrees of freedom, and intervals that are wide on purpose
+        assert inside < 500, "an interval that always holds the truth promises nothing"
+
+
+@pytest.mark.parametrize(("seeds", "spread"), [(3, 0.03), (5, 0.02), (1, 0.0)])
+def test_nothing_is_called_better_where_nothing_is(seeds: int, spread: float) -> None:
+    """400 tables of four equal variants: a false 'better' or 'worse' in at most 5 % of the tables (and some slack)."""
+    draw = np.random.default_rng(11)
+    wrong = 0
+    for _ in range(400):
+        table = synthetic_study(draw, 0.0, seeds, 300, spread, 4)
+        wrong += any(told != "not distinguishable" for told in verdicts(table, [True] * 4))
+    assert wrong <= 28, wrong
+
+
+def test_a_real_difference_is_found_with_enough_seeds() -> None:
+    """The power that `detectable` promises: four times of five, here from 60 % on in 200 studies."""
+    draw = np.random.default_rng(13)
+    (sample,) = synthetic_study(draw, 0.0, 8, 2000, 0.01, 1)
+    size = sample.detectable()
+    found = [verdicts(synthetic_study(draw, size, 8, 2000, 0.01, 1), [True])[0] for _ in range(200)]
+    assert found.count("better") >= 120
+    assert found.count("worse") == 0
+
+
+def test_without_the_seeds_variance_equal_variants_would_be_told_apart() -> None:
+    """The synthetic studies are hard enough to catch a wrong formula."""
+    draw = np.random.default_rng(11)
+    wrong = 0
+    for _ in range(200):
+        for one in synthetic_study(draw, 0.0, 3, 300, 0.06, 1):
+            wrong += Difference(one.mean, 1, 0.0, one.example_variance).p < 0.05
+    assert wrong > 30
+    assert bootstrap.SLOW_DRAWS < DRAWS

@@ -1,0 +1,219 @@
+"""`manyheads study`: runs as processes, each once; killed and gone on with; tables; results sent to another machine."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from command import check_refused, manyheads
+
+STUDY: dict[str, Any] = {
+    "base": "base.yaml",
+    "variants": {"plain": {}, "slow": {"training.learning_rate": 1e-4}},
+    "seeds": 2,
+}
+
+
+@pytest.fixture
+def study(toy_data: Path, toy_encoder: Path) -> Path:
+    base = {
+        "encoder": str(toy_encoder),
+        "tasks": {"mood": {"train": "mood.csv"}, "near": {"train": "near.tsv", "range": [0, 5]}},
+        "training": {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3},
+        "checkpoint": {"every_steps": 3},
+    }
+    (toy_data / "base.yaml").write_text(yaml.safe_dump(base))
+    return write(toy_data, STUDY)
+
+
+def write(folder: Path, content: dict[str, Any]) -> Path:
+    (folder / "mine.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    return folder / "mine.yaml"
+
+
+def csv_table(study: Path, output: Path) -> list[dict[str, str]]:
+    """The table without what it cost, which differs from time to time."""
+    result = manyheads("study", "table", study, "--output", output, "--format", "csv")
+    assert result.returncode == 0, result.stderr
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    return [{key: value for key, value in row.items() if key not in ("seconds", "gigabytes")} for row in rows]
+
+
+def run(study: Path, output: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    return manyheads("study", "run", study, "--output", output, "--jobs", "2", "--threads", "1", *more)
+
+
+def test_a_study_runs_once_and_its_table_says_what_is_real(study: Path, toy_data: Path) -> None:
+    output = toy_data / "studies"
+    first = run(study, output)
+    assert first.returncode == 0, first.stderr
+    assert "4 runs, 0 finished before; 2 at a time" in first.stderr
+    assert "study 4/4 runs" in first.stderr
+    for words in ("variant", "plain", "slow", "mood accuracy", "near pearson", "overall", "Differences from 'plain'",
+                  "paired by seed", "Smallest difference that would be found"):  # fmt: skip
+        assert words in first.stdout, first.stdout
+    results = {file: file.stat().st_mtime_ns for file in (output / "results").iterdir()}
+    again = run(study, output)
+    assert "4 runs, 4 finished before" in again.stderr
+    assert {file: file.stat().st_mtime_ns for file in (output / "results").iterdir()} == results
+    assert not list(output.rglob("model.safetensors")), "weights are not kept"
+    more = run(write(toy_data, {**STUDY, "seeds": 3}), output)
+    assert "6 runs, 4 finished before" in more.stderr, "another seed is all that is trained"
+    status = manyheads("study", "status", study, "--output", output)
+    assert "6 of 6 runs finished" in status.stdout
+    markdown = manyheads("study", "table", study, "--output", output, "--format", "markdown").stdout
+    assert "| variant | seeds | mood accuracy |" in markdown
+    rows = csv_table(study, output)
+    assert [(row["variant"], row["column"]) for row in rows][:3] == [
+        ("plain", "mood"), ("plain", "near"), ("plain", "overall")
+    ]  # fmt: skip
+    assert {row["verdict"] for row in rows if row["variant"] == "slow"} <= {"better", "worse", "not distinguishable"}
+    record = json.loads(gzip.decompress(next(one for one in results if not one.name.startswith("dev-")).read_bytes()))
+    mine = [row for row in rows if row["column"] == "overall" and row["variant"] == "plain"]
+    assert float(mine[0]["mean"]) > 0
+    assert set(record["metrics"]) == {"mood", "near"}
+
+
+def test_a_failed_run_shows_its_reason_and_does_not_stop_the_others(study: Path, toy_data: Path) -> None:
+    broken = {"training.learning_rate": 1e9, "training.clip": None, "encoder.dropout": 0.0}
+    content = {**STUDY, "variants": {"plain": {}, "broken": broken}, "seeds": 1}
+    output = toy_data / "studies"
+    result = run(write(toy_data, content), output)
+    assert result.returncode == 1
+    assert "failed: broken, seed 0: Step" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "plain" in result.stdout
+    status = manyheads("study", "status", study, "--output", output)
+    assert "failed at" in status.stdout
+    assert "1 of 2 runs finished" in status.stdout
+
+
+def processes_of(folder: Path) -> list[int]:
+    """The runs under way: processes whose command names the folder."""
+    found = []
+    for one in Path("/proc").iterdir():
+        try:
+            words = (one / "cmdline").read_bytes().split(b"\0") if one.name.isdigit() else []
+        except OSError:
+            continue
+        if any(str(folder).encode() in word for word in words) and (b"train" in words or b"resume" in words):
+            found.append(int(one.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the runs by /proc")
+def test_killed_with_one_of_its_runs_it_goes_on_to_the_same_table(study: Path, toy_data: Path) -> None:
+    study = write(toy_data, {**STUDY, "set": {"training.epochs": 12}})
+    assert run(study, toy_data / "left").returncode == 0
+    output = toy_data / "killed"
+    words = ["study", "run", str(study), "--output", str(output), "--jobs", "2", "--threads", "1"]
+    started = subprocess.Popen(
+        [sys.executable, "-m", "manyheads", *words], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not list((output / "runs").glob("*/checkpoints/step-*")):
+        time.sleep(0.01)
+    runs = processes_of(output)
+    assert runs
+    os.kill(started.pid, signal.SIGKILL)
+    os.kill(runs[0], signal.SIGKILL)
+    started.wait()
+    again = run(study, output)  # waits for the run that is still at work, and goes on with the one that is not
+    assert again.returncode == 0, again.stderr
+    assert csv_table(study, output) == csv_table(study, toy_data / "left")
+
+
+def test_asked_to_stop_it_saves_its_runs(study: Path, toy_data: Path) -> None:
+    study = write(toy_data, {**STUDY, "set": {"training.epochs": 200}, "seeds": 1})
+    output = toy_data / "stopped"
+    words = ["study", "run", str(study), "--output", str(output), "--jobs", "2", "--threads", "1"]
+    started = subprocess.Popen(
+        [sys.executable, "-m", "manyheads", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    until = time.monotonic() + 120
+    while time.monotonic() < until and len(list((output / "runs").glob("*/log.jsonl"))) < 2:
+        time.sleep(0.01)
+    started.send_signal(signal.SIGTERM)
+    _, told = started.communicate(timeout=60)
+    assert started.returncode == 128 + signal.SIGTERM
+    assert "Stopped with 0 of 2 runs finished. The same command goes on." in told
+    assert not processes_of(output)
+    status = manyheads("study", "status", study, "--output", output)
+    assert "stopped at" in status.stdout
+
+
+def test_results_count_as_finished_on_another_machine(study: Path, toy_data: Path) -> None:
+    here, there = toy_data / "here", toy_data / "there"
+    assert run(study, here).returncode == 0
+    file = toy_data / "out.jsonl.gz"
+    result = manyheads("study", "export", study, "--output", here, "--to", file)
+    assert "4 runs →" in result.stdout, result.stderr
+    text = gzip.decompress(file.read_bytes()).decode()
+    assert "the film was" not in text, "no texts"
+    assert "a man plays" not in text
+    assert "4 new runs" in manyheads("study", "import", file, "--output", there).stdout
+    assert "0 new runs" in manyheads("study", "import", file, "--output", there).stdout
+    assert csv_table(study, there) == csv_table(study, here)
+    assert "4 runs, 4 finished before" in run(study, there).stderr
+    file.write_bytes(b"something else")
+    check_refused(manyheads("study", "import", file, "--output", there), "not a file that `manyheads study export`")
+    check_refused(manyheads("study", "export", study, "--output", toy_data / "no", "--to", file), "no run is finished")
+
+
+def test_single_task_baselines_make_a_transfer_matrix(study: Path, toy_data: Path) -> None:
+    for equal in ("examples", "steps"):
+        content = {**STUDY, "variants": {"shared": {}}, "baselines": "single-task", "equal": equal}
+        result = run(write(toy_data, content), toy_data / "studies")
+        assert result.returncode == 0, result.stderr
+        assert f"Transfer at equal {equal}" in result.stdout
+        lines = [line for line in result.stdout.splitlines() if line.startswith(("mood ", "near "))]
+        assert len(lines) == 2
+        assert all(line.split()[1].startswith((".", "−", "1")) for line in lines), lines
+
+
+def test_at_equal_examples_a_task_gets_the_very_batches_that_it_gets_in_company(study: Path, toy_data: Path) -> None:
+    from manyheads.job import prepare
+    from manyheads.progress import Reporter
+    from manyheads.recipe_file import load_recipe
+
+    def batches(**more: Any) -> list[list[int]]:
+        recipe = load_recipe(toy_data / "base.yaml", {"sampler": "proportional", **more})
+        job = prepare(recipe, toy_data / f"run-{len(more)}", Reporter(quiet=True), overwrite=False)
+        drawn = [b for step in range(job.steps) for one in job.rounds_of(step) for b in one]
+        assert more == {} or {b.task for b in drawn} == {"near"}
+        return [b.rows.tolist() for b in drawn if b.task == "near"]
+
+    assert batches() == batches(**{"training.only": ["near"]})
+
+
+def test_faults_are_said(study: Path, toy_data: Path) -> None:
+    check_refused(manyheads("study", "run", "nowhere"), "No study 'nowhere'", "papers/e1-encodings")
+    check_refused(manyheads("study", "table", study, "--output", toy_data / "no"), "no run is finished yet")
+    check_refused(run(study, toy_data / "no", "--only", "plan"), "no row 'plan'", "Did you mean 'plain'")
+    check_refused(manyheads("study", "table", study, "--format", "word"), "expected terminal, markdown or csv")
+    (toy_data / "mood.csv").unlink()
+    check_refused(run(study, toy_data / "no"), "no file 'mood.csv'")
+
+
+def test_checkpoints_are_chosen_on_a_part_of_train_if_wanted(study: Path, toy_data: Path) -> None:
+    recipe = toy_data / "base.yaml"
+    result = manyheads("train", recipe, "evaluate.select=0.25", f"output={toy_data / 'runs'}")
+    assert result.returncode == 0, result.stderr
+    assert "mood: 9 rows of train are held out to choose checkpoints on" in result.stderr
+    metrics = json.loads((toy_data / "runs" / "base" / "metrics.json").read_text())
+    assert metrics["model"]["chosen_on"].startswith("held-out train examples: mood 9 of 9")
+    assert metrics["dev"]["examples"] == {"mood": 4, "near": 3}
+    seen = [json.loads(line) for line in (toy_data / "runs" / "base" / "log.jsonl").read_text().splitlines()]
+    assert all(one["examples"]["mood"] == 9 for one in seen if one["event"] == "evaluate"), "dev stays untouched"

@@ -1,0 +1,154 @@
+"""Study files: rows, grids, one row per layer, one run per task; what is the same run; faults."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from manyheads.errors import UserError
+from manyheads.recipe_file import load_recipe
+from manyheads.study.identity import run_identity
+from manyheads.study.run import Place
+from manyheads.study.settings import load_study
+from manyheads.study.study import OpenStudy
+
+BASE = "scales/smoke"
+
+
+def opened(folder: Path, scale: str | None = None, **content: Any) -> OpenStudy:
+    file = folder / "mine.yaml"
+    file.write_text(yaml.safe_dump({"base": BASE, **content}, sort_keys=False))
+    return OpenStudy(load_study(file).at(scale), Place(folder / "studies"), {})
+
+
+def test_rows_and_seeds_in_order(tmp_path: Path) -> None:
+    study = opened(tmp_path, variants={"a": {}, "b": {"training.epochs": 1}}, seeds=2, set={"training.batch_size": 4})
+    assert [(one.row, one.member, one.seed) for _, one in study.runs] == [
+        ("a", "", 0), ("a", "", 1), ("b", "", 0), ("b", "", 1),
+    ]  # fmt: skip
+    assert [one.recipe.training.epochs for _, one in study.runs] == [2, 2, 1, 1]
+    assert {one.recipe.training.batch_size for _, one in study.runs} == {4}
+    assert len({identity for identity, _ in study.runs}) == 4
+
+
+def test_a_grid_is_the_product_of_its_values(tmp_path: Path) -> None:
+    grid = {"training.batch_size": [8, 16], "training.learning_rate": [0.1, 0.2, 0.3]}
+    study = opened(tmp_path, variants={"size {batch_size}": {"grid": grid}}, seeds=[3])
+    assert [row.name for row in study.rows][:2] == ["size 8 (learning_rate 0.1)", "size 8 (learning_rate 0.2)"]
+    found = [(one.recipe.training.batch_size, one.recipe.training.learning_rate, one.seed) for _, one in study.runs]
+    assert found == [(8, 0.1, 3), (8, 0.2, 3), (8, 0.3, 3), (16, 0.1, 3), (16, 0.2, 3), (16, 0.3, 3)]
+
+
+def test_a_row_for_every_layer_and_a_run_for_every_task(tmp_path: Path) -> None:
+    """Paper A's table 5, and paper B's smart round robin."""
+    study = opened(
+        tmp_path,
+        variants={
+            "Layer {layer}": {"each": ["layer", "task"], "training.train": ["{layer}"], "tasks": ["{task}"]},
+            "smart": {"each": "task", "sampler": {"name": "epoch-round-robin", "order": "{last}"}},
+        },
+        seeds=1,
+    )
+    assert [row.name for row in study.rows] == ["Layer 1", "Layer 2", "smart"], "the toy has two layers"
+    runs = {(one.row, one.member): one.recipe for _, one in study.runs}
+    assert len(runs) == 9
+    assert runs["Layer 2", "qqp"].training.train == [2]
+    assert list(runs["Layer 2", "qqp"].tasks) == ["qqp"]
+    assert runs["smart", "qqp"].sampler.options["order"] == ["sst", "sts", "qqp"]
+    assert runs["smart", "qqp"].evaluate.weights == {"sst": 0.0, "qqp": 1.0, "sts": 0.0}, "its best model is qqp's"
+
+
+def test_scales_change_base_seeds_and_settings(tmp_path: Path) -> None:
+    content: dict[str, Any] = {
+        "base": "scales/{scale}",
+        "variants": {"a": {}, "b": {"training.epochs": 9}},
+        "scales": {
+            "smoke": {"seeds": 1, "leave_out": ["b"], "set": {"training.batch_size": 3}},
+            "tiny": {"base": BASE, "seeds": [5]},
+        },
+    }
+    smoke = opened(tmp_path, "smoke", **content)
+    assert [(one.row, one.seed, one.recipe.training.batch_size) for _, one in smoke.runs] == [("a", 0, 3)]
+    assert smoke.study.name == "mine-smoke"
+    assert [(one.row, one.seed) for _, one in opened(tmp_path, "tiny", **content).runs] == [("a", 5), ("b", 5)]
+    assert opened(tmp_path, None, **content).study.base == "scales/small"
+    with pytest.raises(UserError, match=r"no scale 'tny'\. Did you mean 'tiny'"):
+        opened(tmp_path, "tny", **content)
+
+
+def test_one_variant_does_not_change_the_next(tmp_path: Path) -> None:
+    common = {"combine": {"losses": "mean"}}
+    study = opened(tmp_path, set=common, variants={"a": {"combine.gradients": "pcgrad"}, "b": {}}, seeds=1)
+    assert [one.recipe.combine.gradients is None for _, one in study.runs] == [False, True]
+
+
+def test_what_is_the_same_run(tmp_path: Path, toy_encoder: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "a.csv").write_text("text,label\ngood film,1\nbad film,0\n" * 5)
+
+    def identity(**changes: Any) -> str:
+        recipe = {"tasks": {"a": {"train": "a.csv"}}, "data": {"root": str(data)}, "encoder": str(toy_encoder)}
+        return run_identity(load_recipe({**recipe, **changes}))
+
+    same = identity()
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(toy_encoder, elsewhere)
+    moved = tmp_path / "moved"
+    shutil.copytree(data, moved)
+    assert identity(name="other", description="x", output="y", encoder=str(elsewhere)) == same
+    assert identity(data={"root": str(moved)}) == same, "the same bytes in another folder"
+    assert identity(checkpoint={"every_steps": 7}) == same
+    assert identity(training={"epochs": 3}) == same, "which is the default"
+    assert identity(seed=1) != same
+    assert identity(training={"epochs": 4}) != same
+    (data / "a.csv").write_text("text,label\ngood film,1\nbad book,0\n" * 5)
+    assert identity() != same
+    assert identity(data={"root": str(moved)}, encoder="toy") != same
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"variants": {}}, "variants"),
+        ({"variants": {"a": {"training.epochs": 0}}}, r"(?s)mine\.yaml:\d+: variants\.a: .*training\.epochs"),
+        ({"variants": {"a": {"nonsense": 1}}}, "nonsense: unknown key"),
+        ({"variants": {"a": {}}, "sed": 3}, "sed: unknown key. Did you mean 'seeds'"),
+        ({"variants": {"a": "epochs"}}, "expected settings by dotted key"),
+        ({"variants": {"a": {}}, "seeds": 0}, "expected a number of seeds"),
+        ({"variants": {"a": {}}, "base": "nowhere.yaml"}, "No recipe 'nowhere.yaml'"),
+        ({"variants": {"a": {}}, "to": "b"}, "no row 'b'"),
+        ({"variants": {"a": {"each": "task"}}, "baselines": "single-task"}, "is not one run"),
+    ],
+)
+def test_faults_are_said(content: dict[str, Any], message: str, tmp_path: Path) -> None:
+    def open_all() -> None:
+        study = opened(tmp_path, **content)
+        _ = study.shared, study.runs
+
+    with pytest.raises(UserError, match=message):
+        open_all()
+
+
+def test_leaving_tasks_out_leaves_out_what_names_them() -> None:
+    recipe = load_recipe(
+        BASE,
+        {
+            "tasks": ["sst"],
+            "tasks.qqp.encoding": "bi-concat",
+            "tasks.*.pooling": "mean",
+            "combine.losses": {"name": "fixed", "weights": {"sst": 0.5, "qqp": 1}},
+            "sampler": {"name": "batch-round-robin", "until": "qqp"},
+            "regularise": [{"name": "smart", "tasks": ["sst", "qqp"]}],
+            "evaluate.weights": {"qqp": 1},
+        },
+    )
+    assert list(recipe.tasks) == ["sst"]
+    assert recipe.combine.losses.options == {"weights": {"sst": 0.5}}
+    assert recipe.sampler.options == {}
+    assert recipe.regularise[0].options["tasks"] == ["sst"]
+    assert recipe.evaluate.weights == {}
