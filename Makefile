@@ -1,6 +1,7 @@
 # make demo   install into .venv and run the main job on embedded defaults
 # make test   install into .venv and run all tests
 # make lint   ruff and mypy
+# make smoke  try every shipped study at its smallest scale
 # make docs   rewrite the tables that are generated from the code
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ INSTALLED := .venv/.installed
 # tests run side by side in processes; one thread each, or they would wait for each other
 WORKERS ?= 2
 
-.PHONY: demo test lint docs
+.PHONY: demo test lint docs smoke
 
 demo: $(INSTALLED)
 	$(BIN)/manyheads demo
@@ -21,6 +22,9 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+smoke: $(INSTALLED)
+	$(BIN)/manyheads study smoke --output studies/smoke
 
 docs: $(INSTALLED)
 	$(BIN)/python docs/generate.py

@@ -16,10 +16,11 @@ from pydantic import BaseModel
 from manyheads.choices import Choice
 from manyheads.recipe import Recipe
 from manyheads.registry import parts
+from manyheads.study.settings import Study
 
 ROOT = Path(__file__).resolve().parents[1]
 FAMILY_PAGES = ("sampling", "encodings", "pooling", "heads", "losses", "regularising", "combining", "metrics")
-FILES = ("README.md", "docs/recipe.md", *(f"docs/{name}.md" for name in FAMILY_PAGES))
+FILES = ("README.md", "docs/recipe.md", "docs/studies.md", *(f"docs/{name}.md" for name in FAMILY_PAGES))
 
 
 def parts_table() -> str:
@@ -53,7 +54,8 @@ def keys_table(model: type[BaseModel] = Recipe, prefix: str = "") -> str:
         what = f"**{field.description}**" if inner else field.description
         lines.append(f"| `{key}` | {shown} | {_cell(str(what))} |")
         if inner:
-            lines.append(keys_table(inner, f"{key}.NAME." if name == "tasks" else f"{key}."))
+            named = name in ("tasks", "variants", "scales")
+            lines.append(keys_table(inner, f"{key}.NAME." if named else f"{key}."))
     return "\n".join(lines)
 
 
@@ -75,6 +77,7 @@ def _model(annotation: Any) -> type[BaseModel] | None:
 BLOCKS = {
     "parts": parts_table,
     "keys": keys_table,
+    "study keys": partial(keys_table, Study),
     **{
         family: partial(family_table, family)
         for family in (

@@ -198,6 +198,22 @@ def test_at_equal_examples_a_task_gets_the_very_batches_that_it_gets_in_company(
     assert batches() == batches(**{"training.only": ["near"]})
 
 
+def test_a_confusion_matrix_counts_every_dev_example(study: Path, toy_data: Path) -> None:
+    content = {
+        **STUDY,
+        "layout": "confusion",
+        "metrics": ["mood"],
+        "published": {"plain": [[1, 2, 3, 4]] * 4},
+        "seeds": 1,
+    }
+    result = run(write(toy_data, content), toy_data / "studies")
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout[result.stdout.index("plain: mood") :].splitlines()[2:6]
+    assert [line.split()[0] for line in lines] == ["0", "1", "2", "3"]
+    assert sum(int(cell) for line in lines for cell in line.split()[1:5]) == 4
+    assert all(line.split()[5:] == ["1", "2", "3", "4"] for line in lines), "the paper's beside ours"
+
+
 def test_faults_are_said(study: Path, toy_data: Path) -> None:
     check_refused(manyheads("study", "run", "nowhere"), "No study 'nowhere'", "papers/e1-encodings")
     check_refused(manyheads("study", "table", study, "--output", toy_data / "no"), "no run is finished yet")
