@@ -69,10 +69,13 @@ def run(folder: Path) -> Iterator[Path]:
 def fingerprint(folder: Path) -> dict[str, Any]:
     """Every weight file's checksum, the last checkpoint's with optimizer included, and the log without its clock."""
     files = [*folder.glob("best*/*.safetensors"), *sorted(folder.glob("checkpoints/step-*"))[-1].glob("*.safetensors")]
+    files.append(folder / "dev.safetensors")
     sums = {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     steps = [{key: value for key, value in one.items() if key not in ("seconds", "took")} for one in log]
-    metrics = {key: one for key, one in json.loads((folder / "metrics.json").read_text()).items() if key != "seconds"}
+    metrics = json.loads((folder / "metrics.json").read_text())
+    for key in ("seconds", "peak_gigabytes"):
+        del metrics[key]
     predictions = {file.name: file.read_text() for file in (folder / "predictions").iterdir()}
     return {"sums": sums, "log": steps, "metrics": metrics, "predictions": predictions}
 

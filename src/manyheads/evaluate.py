@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from manyheads.metrics import overall, score
 from manyheads.model import ManyHeads, TaskTokens
 from manyheads.predict import predict_tasks
 from manyheads.seeding import generator
+from manyheads.tasks import Task
 from manyheads.training_settings import EvaluateSettings
 
 
@@ -22,6 +23,7 @@ class Evaluation:
     metrics: dict[str, dict[str, float | None]]
     overall: float
     examples: dict[str, int]
+    losses: dict[str, float] = field(default_factory=dict)  # see `plain_loss`
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -37,13 +39,30 @@ def evaluate_model(
     """Evaluate every task on its labelled rows, or on some of them; also returns the predictions."""
     chosen = rows or {name: np.flatnonzero(split.examples.labelled) for name, split in data.items()}
     answers = predict_tasks(model, data, settings.tokens_per_pass, chosen, progress)
-    metrics = {}
+    metrics, losses = {}, {}
     for name, split in data.items():
         assert split.examples.labels is not None
-        metrics[name] = score(split.task, answers[name], split.examples.labels[chosen[name]])
+        labels = split.examples.labels[chosen[name]]
+        metrics[name] = score(split.task, answers[name], labels)
+        losses[name] = plain_loss(split.task, answers[name], labels)
     tasks = {name: split.task for name, split in data.items()}
     total = overall(metrics, tasks, settings.overall, settings.weights)
-    return Evaluation(metrics, total, {name: len(some) for name, some in chosen.items()}), answers
+    return Evaluation(metrics, total, {name: len(some) for name, some in chosen.items()}, losses), answers
+
+
+def plain_loss(task: Task, answers: np.ndarray, labels: np.ndarray) -> float:
+    """−log of the right class's chance, or the squared error on the scale that the loss sees; mean over examples.
+
+    The same for every loss a task may train with, so that curves of different runs can be compared.
+    """
+    if not len(labels):
+        return float("nan")
+    if task.kind == "regression":
+        return float((((answers - labels) / task.unit) ** 2).mean())
+    chances = np.clip(answers.astype(np.float64), 1e-12, 1 - 1e-12)
+    if task.kind == "multi-label":
+        return float(-(labels * np.log(chances) + (1 - labels) * np.log(1 - chances)).sum(axis=1).mean())
+    return float(-np.log(chances[np.arange(len(labels)), labels]).mean())
 
 
 def fixed_subset(data: TaskTokens, at_most: int | None, seed: int) -> np.ndarray:

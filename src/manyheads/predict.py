@@ -130,8 +130,8 @@ def write_predictions(
     return file
 
 
-def write_answers(folder: Path, dev: dict[str, TaskTokens], answers: dict[str, np.ndarray]) -> None:
-    """What every task answered on its labelled dev rows, and their labels, as numbers: dev.safetensors."""
+def write_answers(file: Path, dev: dict[str, TaskTokens], answers: dict[str, np.ndarray]) -> None:
+    """What every task answered on its labelled dev rows, and their labels, as numbers."""
     from safetensors.numpy import save_file
 
     tensors: dict[str, np.ndarray] = {}
@@ -139,7 +139,7 @@ def write_answers(folder: Path, dev: dict[str, TaskTokens], answers: dict[str, n
         rows = np.flatnonzero(data.examples.labelled)
         assert data.examples.labels is not None
         tensors |= {f"{name}.answers": answers[name], f"{name}.labels": data.examples.labels[rows]}
-    save_file({name: np.ascontiguousarray(one) for name, one in tensors.items()}, folder / "dev.safetensors")
+    save_file({name: np.ascontiguousarray(one) for name, one in tensors.items()}, file)
 
 
 def _quote(cell: str) -> str:

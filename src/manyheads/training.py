@@ -238,7 +238,7 @@ def _finish(job: TrainingJob) -> Run:
     folder = job.folder / "predictions"
     for name, data in job.dev.items():
         write_predictions(folder, data, "dev", answers[name], np.flatnonzero(data.examples.labelled))
-    write_answers(folder, job.dev, answers)
+    write_answers(job.folder / "dev.safetensors", job.dev, answers)
     for name, tested in predict_tasks(model, job.test, job.recipe.evaluate.tokens_per_pass).items():
         write_predictions(folder, job.test[name], "test", tested)
     metrics = {

@@ -74,18 +74,18 @@ class Results:
         from safetensors.numpy import load_file
 
         metrics = run.metrics
-        tensors = load_file(run.folder / "predictions" / "dev.safetensors")
+        tensors = load_file(run.folder / "dev.safetensors")
         names = [name for name in run.recipe.tasks if f"{name}.answers" in tensors]
         dev = {name: metrics["data"][f"{name} dev"] for name in names}
         for name in names:
             if not self.file(f"dev-{dev[name]}").is_file():
                 rows = {"ids": _ids(run, name), "labels": tensors[f"{name}.labels"].tolist()}
                 _write(self.file(f"dev-{dev[name]}"), rows)
-        saved = json.loads((run.folder / "best" / "manyheads.json").read_text(encoding="utf-8"))
+        saved = json.loads((run.folder / "tasks.json").read_text(encoding="utf-8"))
         record = {
             "identity": identity,
             "seed": run.recipe.seed,
-            "tasks": {one["name"]: one for one in saved["tasks"] if one["name"] in names},
+            "tasks": {one["name"]: one for one in saved if one["name"] in names},
             "dev": dev,
             "metrics": metrics["dev"]["metrics"],
             "overall": metrics["dev"]["overall"],
