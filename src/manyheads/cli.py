@@ -190,6 +190,21 @@ def conflicts(run: RunArgument, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def report(
+    run: RunArgument,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="The file to write; by default report.html in the run folder.")
+    ] = None,
+    figures: Annotated[Path | None, typer.Option("--figures", help="Also write every figure into this folder.")] = None,
+    form: Annotated[str, typer.Option("--format", help="Of these figures: svg, png or pdf.")] = "svg",
+) -> None:
+    """One page about a run, finished or not: figures, tables, errors, what to look at. Opens in any browser."""
+    from manyheads.report.write import write_report
+
+    print(write_report(run, output, figures, form))
+
+
+@app.command()
 def plan(
     recipe: RecipeArgument,
     overrides: Overrides = None,

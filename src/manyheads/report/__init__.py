@@ -1,0 +1,1 @@
+"""A run, a study or a comparison as one page: report.html, self-contained."""

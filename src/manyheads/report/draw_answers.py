@@ -1,0 +1,153 @@
+"""Figures of what a run answers on dev: classes, numbers, and where embeddings lie."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manyheads.report.draw_training import side_by_side
+from manyheads.report.gather import TaskAnswers
+from manyheads.report.style import FAINT, colour
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BINS = 10  # of calibration
+SHOWN = 2000  # points of a scatter at the most: more would only make the page larger
+
+
+# --- classes ----------------------------------------------------------------------------------------------------
+
+
+def confusion(one: TaskAnswers) -> Figure:
+    """Counts by true and guessed class, and the same as shares of the true class."""
+    names = one.task.labels.names
+    counts = confusion_counts(one)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    figure, every = side_by_side(2, height=3.1)
+    for axes, values, title in zip(every, (counts, shares), ("examples", "share of the true class"), strict=True):
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="equal")
+        for (row, column), value in np.ndenumerate(values):
+            shown = f"{value:.0f}" if values is counts else f"{value:.2f}"
+            dark = shares[row, column] > 0.55
+            axes.text(column, row, shown, ha="center", va="center", fontsize=8, color="#ffffff" if dark else "#1d2733")
+        axes.set_xticks(range(len(names)), [_short(name) for name in names], rotation=35, ha="right")
+        axes.set_yticks(range(len(names)), [_short(name) for name in names])
+        axes.set_xlabel("guessed")
+        axes.set_ylabel("true")
+        axes.set_title(title)
+        axes.grid(visible=False)
+    return figure
+
+
+def confusion_counts(one: TaskAnswers) -> np.ndarray:
+    size = len(one.task.labels.names)
+    counts = np.zeros((size, size))
+    np.add.at(counts, (one.labels, one.guesses), 1)
+    return counts
+
+
+def curves(one: TaskAnswers) -> Figure | None:
+    """ROC and precision against recall of each class; of two classes those of the second."""
+    from sklearn.metrics import precision_recall_curve, roc_curve
+
+    names = one.task.labels.names
+    classes = [1] if len(names) == 2 and one.labels.ndim == 1 else range(len(names))
+    figure, (left, right) = side_by_side(2)
+    drawn = 0
+    for index in classes:
+        wanted = one.labels[:, index] if one.labels.ndim == 2 else (one.labels == index).astype(int)
+        if not 0 < wanted.sum() < len(wanted):
+            continue  # a curve of one class alone is none
+        chances = one.answers[:, index]
+        false, true, _ = roc_curve(wanted, chances)
+        precision, recall, _ = precision_recall_curve(wanted, chances)
+        left.plot(*_few(false, true), color=colour(index), label=_short(names[index]))
+        right.plot(*_few(recall, precision), color=colour(index), label=_short(names[index]))
+        drawn += 1
+    if not drawn:
+        return None
+    left.plot([0, 1], [0, 1], ":", color=FAINT)
+    _labelled(left, "ROC", "false positives", "true positives")
+    _labelled(right, "precision and recall", "recall", "precision")
+    left.legend(loc="lower right", handlelength=1.2)
+    return figure
+
+
+def calibration(one: TaskAnswers) -> Figure:
+    """How often answers of a given confidence are right; on the line they are as good as they think."""
+    if one.task.kind == "multi-label":
+        confidence, right = one.answers.ravel(), one.labels.ravel().astype(float)
+    else:
+        confidence, right = one.answers.max(axis=1), (one.guesses == one.labels).astype(float)
+    edges = np.linspace(0, 1, BINS + 1)
+    place = np.clip(np.digitize(confidence, edges) - 1, 0, BINS - 1)
+    figure, (left, right_axes) = side_by_side(2)
+    points = [
+        (confidence[place == i].mean(), right[place == i].mean(), (place == i).sum())
+        for i in range(BINS)
+        if (place == i).any()
+    ]
+    x, y, sizes = (np.array(some) for some in zip(*points, strict=True))
+    left.plot([0, 1], [0, 1], ":", color=FAINT)
+    error = 1.96 * np.sqrt(np.maximum(y * (1 - y), 0.25 / sizes) / sizes)
+    left.errorbar(x, y, yerr=error, fmt="o-", markersize=4, capsize=2)
+    left.set_ylim(-0.02, 1.02)
+    _labelled(left, "calibration", "confidence", "share right")
+    right_axes.hist(confidence, bins=edges, color=colour(0))
+    _labelled(right_axes, "confidence", "confidence", "examples")
+    return figure
+
+
+def ordinal_errors(one: TaskAnswers) -> Figure:
+    """By how many classes guesses are off."""
+    figure, axes = side_by_side(0, height=2.4)
+    size = len(one.task.labels.names)
+    off = one.guesses - one.labels
+    values = np.arange(-size + 1, size)
+    axes.bar(values, [(off == value).sum() for value in values], color=[colour(1 if value else 2) for value in values])
+    axes.set_xticks(values)
+    _labelled(axes, "", "classes too low or too high", "examples")
+    return figure
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------
+
+
+def predicted_against_true(one: TaskAnswers) -> Figure:
+    """A point per example, with how far off, and the two distributions."""
+    figure, (scatter, errors, both) = side_by_side(3, height=2.7)
+    rows = np.linspace(0, len(one.labels) - 1, min(SHOWN, len(one.labels))).astype(int)
+    scatter.plot(one.labels[rows], one.answers[rows], "o", markersize=2.5, alpha=0.35, markeredgewidth=0)
+    low, high = float(one.labels.min()), float(one.labels.max())
+    scatter.plot([low, high], [low, high], ":", color=FAINT)
+    _labelled(scatter, "predicted against true", "true", "predicted")
+    errors.hist(one.answers - one.labels, bins=30, color=colour(1))
+    errors.axvline(0, color=FAINT, linestyle=":")
+    _labelled(errors, "errors", "predicted − true", "examples")
+    edges = np.linspace(min(low, one.answers.min()), max(high, one.answers.max()), 25)
+    both.hist(one.labels, bins=edges, histtype="step", label="true", linewidth=1.5, color=FAINT)
+    both.hist(one.answers, bins=edges, histtype="step", label="predicted", linewidth=1.5, color=colour(0))
+    _labelled(both, "distributions", "value", "")
+    both.legend(loc="upper left", handlelength=1.2)
+    return figure
+
+
+# --- shared -----------------------------------------------------------------------------------------------------
+
+
+def _few(x: np.ndarray, y: np.ndarray, most: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.unique(np.linspace(0, len(x) - 1, min(len(x), most)).astype(int))
+    return x[rows], y[rows]
+
+
+def _labelled(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+
+
+def _short(name: str, most: int = 14) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -1,0 +1,215 @@
+"""The report of one run."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+from manyheads.conflict_report import conflict_table, describe_conflicts, read_conflicts
+from manyheads.errors import UserError
+from manyheads.progress import duration
+from manyheads.report import draw_answers, draw_training
+from manyheads.report.draw_conflict import conflict_map
+from manyheads.report.errors import Error, Slice, slices, suspicious_labels, worst_errors
+from manyheads.report.findings import findings, headlines
+from manyheads.report.gather import RunFacts, TaskAnswers
+from manyheads.report.page import FigureBook, Section, Text, table, write_page
+from manyheads.report.representation import clouds, draw_cloud
+from manyheads.report.style import styled
+
+
+def run_report(folder: Path) -> tuple[str, FigureBook]:
+    """The page of a run, and its figures."""
+    facts = RunFacts(folder)
+    book = FigureBook()
+    with styled():
+        sections = [
+            _training(facts, book),
+            _conflict(facts, book),
+            *(_task(facts, name, one, book) for name, one in facts.answers.items()),
+            _representation(facts, book),
+            *(_errors(facts, name, one) for name, one in facts.answers.items()),
+            _recipe(facts),
+        ]
+        page = write_page(f"{facts.name}: report of a run", _lead(facts), sections, _notes(facts))
+    return page, book
+
+
+def _lead(facts: RunFacts) -> list[str]:
+    """What was trained on what, how good it is, and what to look at."""
+    recipe = facts.run.recipe
+    rows = ", ".join(f"{name} ({task.rows:,})" for name, task in facts.tasks.items()) or ", ".join(recipe.tasks)
+    done = max((record["step"] for record in facts.log), default=0)
+    seconds = max((record["seconds"] for record in facts.log), default=0.0)
+    state = "" if facts.finished else f" It is not finished: {done:,} of {facts.steps:,} steps are done."
+    lead = [
+        f'<p class="soft">One encoder ({escape(Path(recipe.encoder.name).name)}), {len(recipe.tasks)} '
+        f"task{'s' if len(recipe.tasks) > 1 else ''}: {escape(rows)} train examples. {done:,} steps in "
+        f"{duration(seconds)}, seed {recipe.seed}.{state}</p>"
+    ]
+    shown = [
+        {
+            "task": one.task,
+            "metric": one.metric,
+            "dev": one.value,
+            "95 % interval": f"{one.low:.3f} to {one.high:.3f}",
+            "examples": one.examples,
+            **({"alone or shared": one.shared} if one.shared else {}),
+        }
+        for one in headlines(facts)
+    ]
+    if shown:
+        lead.append(table(shown, "headline"))
+        lead.append(
+            f'<p class="soft">Overall score {facts.metrics["dev"]["overall"]:.3f}. Intervals are over dev examples.</p>'
+        )
+    told = findings(facts)
+    if told:
+        items = "".join(f'<li>{escape(one.text)} <a href="#{one.section}">see</a></li>' for one in told)
+        lead.append(f'<div class="look" id="look"><strong>What to look at</strong><ul>{items}</ul></div>')
+    return lead
+
+
+# figure → title for those who listen, caption for those who look
+TRAINING = {
+    "dev-metrics": ("Dev metrics against step", "Primary metrics on dev. Dotted lines: a new phase begins."),
+    "losses": (
+        "Losses against step",
+        "Training loss (means over stretches of steps) and dev loss: log loss, or squared error on the scale of "
+        "training, whatever the task's own loss is.",
+    ),
+    "examples-seen": ("Order of tasks", "Which tasks the batches were of, over time."),
+    "rates": ("Learning rate", "Learning rate."),
+    "weights": ("Task weights", "What losses were multiplied with, and what gradient surgery made of it."),
+    "gradients": ("Gradients and speed", "Length of the gradient before clipping; optimizer steps per second."),
+}
+CLASSES = {
+    "confusion": ("confusion matrix", "Rows are true classes, columns guessed ones."),
+    "curves": ("ROC and precision-recall curves", "Of each class against the rest; of two classes, of the second."),
+    "calibration": ("calibration", "On the dotted line answers are right as often as they are confident."),
+    "ordinal": ("size of errors", "How many classes guesses are off."),
+}
+NUMBERS = "Each point is a dev example; errors; and the distributions of true and predicted values."
+COSINES = "Cosine of two tasks' gradients, layer by layer: orange where they fight, purple where they agree."
+PLANE = "Dev examples in the plane of their first two principal components, coloured by label."
+
+
+def _training(facts: RunFacts, book: FigureBook) -> Section:
+    section = Section("training", "Training")
+    drawn = (
+        draw_training.dev_metrics,
+        draw_training.losses,
+        draw_training.examples_seen,
+        draw_training.rates,
+        draw_training.task_weights,
+        draw_training.gradients_and_speed,
+    )
+    for (key, (title, caption)), draw in zip(TRAINING.items(), drawn, strict=True):
+        section.figure(draw(facts), key, title, caption, book)
+    return section
+
+
+def _conflict(facts: RunFacts, book: FigureBook) -> Section:
+    section = Section("conflict", "Do the tasks fight?")
+    try:
+        measured = read_conflicts(facts.run)
+    except UserError:
+        return section
+    section.figure(conflict_map(facts), "conflict-map", "Gradient cosines", COSINES, book)
+    section.table(conflict_table(measured), "conflict-table")
+    for line in describe_conflicts(measured):
+        section.text(line)
+    return section
+
+
+def _task(facts: RunFacts, name: str, one: TaskAnswers, book: FigureBook) -> Section:
+    section = Section(f"task-{name}", f"Task {name}")
+    scores = facts.metrics["dev"]["metrics"][name]
+    section.table([{"metric": metric, "dev": value} for metric, value in scores.items()], f"metrics-{name}")
+    if one.task.kind == "regression":
+        drawn = draw_answers.predicted_against_true(one)
+        section.figure(drawn, f"scatter-{name}", f"{name}: predicted against true", NUMBERS, book)
+        return section
+    several = one.task.kind == "multi-label"
+    figures = {
+        "confusion": None if several else draw_answers.confusion(one),
+        "curves": draw_answers.curves(one),
+        "calibration": draw_answers.calibration(one),
+        "ordinal": draw_answers.ordinal_errors(one) if one.task.kind == "ordinal" else None,
+    }
+    for key, (title, caption) in CLASSES.items():
+        section.figure(figures[key], f"{key}-{name}", f"{name}: {title}", caption, book)
+    return section if several else section.table(_per_class(one), f"classes-{name}")
+
+
+def _per_class(one: TaskAnswers) -> list[dict[str, object]]:
+    counts = draw_answers.confusion_counts(one)
+    rows: list[dict[str, object]] = []
+    for index, name in enumerate(one.task.labels.names):
+        hit, guessed, true = counts[index, index], counts[:, index].sum(), counts[index].sum()
+        rows.append(
+            {
+                "class": name,
+                "precision": hit / guessed if guessed else None,
+                "recall": hit / true if true else None,
+                "examples": int(true),
+            }
+        )
+    return rows
+
+
+def _representation(facts: RunFacts, book: FigureBook) -> Section:
+    section = Section("representation", "Where examples lie")
+    if not (facts.folder / "best").is_dir() or not facts.answers:
+        return section
+    for name, cloud in clouds(facts).items():
+        drawn = draw_cloud(facts.answers[name], cloud)
+        section.figure(drawn, f"pca-{name}", f"{name}: embeddings before and after", f"{name}. {PLANE}", book)
+    return section
+
+
+def _errors(facts: RunFacts, name: str, one: TaskAnswers) -> Section:
+    section = Section(f"errors-{name}", f"Where {name} is wrong")
+    for kind, errors in worst_errors(one).items():
+        section.heading(kind)
+        section.table([_error_row(one, error) for error in errors])
+    doubtful = suspicious_labels(one)
+    if doubtful:
+        section.heading("Labels to look at: the model contradicts them with confidence")
+        section.table([_error_row(one, error) for error in doubtful], f"suspicious-{name}")
+    found = slices(one)
+    if found:
+        measure = "mean error" if one.task.kind == "regression" else "accuracy"
+        section.heading("Slices of dev")
+        section.table(
+            [{"slice": each.name, "examples": each.examples, measure: _with_interval(each)} for each in found],
+            f"slices-{name}",
+        )
+    return section
+
+
+def _with_interval(one: Slice) -> str:
+    return f"{one.value:.3f}" if one.examples < 2 else f"{one.value:.3f} ± {one.half_width:.3f}"
+
+
+def _error_row(one: TaskAnswers, error: Error) -> dict[str, object]:
+    several = len(error.texts) > 1
+    texts = {f"text {number}" if several else "text": Text(_cut(text)) for number, text in enumerate(error.texts, 1)}
+    strength = "off by" if one.task.kind == "regression" else "confidence"
+    return {**texts, "true": error.true, "answered": error.answered, strength: error.strength}
+
+
+def _cut(text: str, most: int = 400) -> str:
+    return text if len(text) <= most else f"{text[:most]} …"
+
+
+def _recipe(facts: RunFacts) -> Section:
+    section = Section("recipe", "Recipe")
+    text = (facts.folder / "recipe.yaml").read_text(encoding="utf-8")
+    section.parts.append(f"<details><summary>as resolved</summary><pre>{escape(text)}</pre></details>")
+    return section
+
+
+def _notes(facts: RunFacts) -> list[str]:
+    started = facts.events("start")
+    return [*(started[0].get("notes", []) if started else []), *facts.notes]

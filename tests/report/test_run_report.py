@@ -1,0 +1,223 @@
+"""The report of a run: every promised figure and table, hostile texts as text, runs that are cut short or lack much."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from building import NUMBERS, ORDINAL, TWO, a_task
+from command import check_refused, manyheads
+from manyheads import load_recipe, train
+from manyheads.report.errors import slices, suspicious_labels, worst_errors
+from manyheads.report.findings import findings
+from manyheads.report.gather import RunFacts, TaskAnswers
+from manyheads.report.run_report import run_report
+
+HOSTILE = [
+    "<script>alert(1)</script> good",
+    "a" * 900,
+    '"><img src=x onerror=alert(2)> bad',
+    "مرحبا بالعالم bad",
+    "🎬🍿 great & <b>poor</b>",
+]
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: ids, tags, texts of cells."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str]] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The papers' three tasks on a toy, with weights that are learnt and conflicts measured, in two phases."""
+    output = tmp_path_factory.mktemp("report")
+    changes = {
+        "output": str(output),
+        "combine": "uncertainty",
+        "training.conflicts": 0.5,
+        "training.max_steps": None,
+        "phases": [{"epochs": 1, "tasks": ["sst"]}, {"epochs": 2}],
+    }
+    return train(load_recipe("scales/smoke", changes), quiet=True).folder
+
+
+def test_every_promised_figure_and_table_is_there(smoke_run: Path) -> None:
+    result = manyheads("report", smoke_run, "--figures", smoke_run / "figures", "--format", "png")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == str(smoke_run / "report.html")
+    text = (smoke_run / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    wanted = {
+        *("headline", "dev-metrics", "losses", "examples-seen", "rates", "weights", "gradients"),
+        *("conflict-map", "conflict-table", "confusion-sst", "classes-sst", "curves-sst", "calibration-sst"),
+        *("ordinal-sst", "confusion-qqp", "curves-qqp", "scatter-sts", "pca-sst", "pca-qqp", "pca-sts"),
+        *("slices-sst", "slices-qqp", "slices-sts", "errors-sst", "errors-sts", "recipe"),
+    }
+    assert wanted <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids)), "no name stands twice"
+    links = [value[1:] for name, value in page.attributes if name == "href" and value.startswith("#")]
+    assert set(links) <= set(page.ids)
+    assert "script" not in page.tags
+    loads = [value for name, value in page.attributes if name in ("src", "href", "xlink:href")]
+    assert all(value.startswith(("#", "data:image/png")) for value in loads), "nothing is loaded from elsewhere"
+    assert "url(http" not in text
+    drawn = {file.stem for file in (smoke_run / "figures").glob("*.png")}
+    assert {"dev-metrics", "confusion-sst", "pca-sts"} <= drawn
+    labels = [value for name, value in page.attributes if name == "aria-label"]
+    assert len(labels) == len(drawn), "every figure can be listened to"
+
+
+def test_letters_in_figures_are_letters_and_take_the_pages_colour(smoke_run: Path) -> None:
+    text = run_report(smoke_run)[0]
+    figure = text[text.index('id="confusion-sst"') :]
+    figure = figure[: figure.index("</figure>")]
+    assert ">guessed</text>" in figure.replace("\n", "")
+    assert "currentColor" in figure
+    assert "var(--faint)" in figure
+
+
+def test_hostile_texts_are_shown_as_text(toy_recipe: Callable[..., dict[str, Any]], toy_data: Path) -> None:
+    rows = [f'{i},"{HOSTILE[i % 5].replace(chr(34), chr(34) * 2)} {i}",{i % 3}' for i in range(40)]
+    (toy_data / "mood.csv").write_text("id,sentence,label\n" + "\n".join(rows) + "\n")
+    (toy_data / "dev.csv").write_text("id,sentence,label\n" + "\n".join(rows[:20]) + "\n")
+    tasks = {"mood": {"train": "mood.csv", "dev": "dev.csv"}}
+    run = train(load_recipe(toy_recipe(tasks=tasks, name="<b>bold")), quiet=True)
+    text, _ = run_report(run.folder)
+    page = Page(text)
+    assert not page.tags & {"script", "img", "b"}
+    words = "".join(page.words)
+    assert any(sentence[:300] in words for sentence in HOSTILE)
+    assert ("dir", "auto") in page.attributes
+
+
+def test_a_run_cut_short_still_has_a_report(recipe_file: Callable[..., Path], toy_data: Path) -> None:
+    stop = """
+import os
+import manyheads.training as training
+step = training._step
+training._step = lambda *given: (step(*given), os._exit(9))
+"""
+    assert manyheads("train", recipe_file(), before=stop).returncode == 9
+    folder = toy_data / "runs" / "toy"
+    result = manyheads("report", folder)
+    assert result.returncode == 0, result.stderr
+    assert "It is not finished: 1 of 10 steps are done." in (folder / "report.html").read_text()
+    check_refused(manyheads("report", toy_data), "not a run folder")
+    check_refused(manyheads("report", folder, "--format", "gif"), "no form 'gif'")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tasks": {"mood": {"train": "mood.csv"}}},
+        {"tasks": {"near": {"train": "near.tsv", "range": [0, 5]}}},
+        {"tasks": {"mood": {"train": "mood.csv", "labels": ["0", "1", "2", "3", "never"]}}},
+    ],
+    ids=["one classification", "one regression", "a class without examples"],
+)
+def test_runs_that_lack_things(changes: dict[str, Any], toy_recipe: Callable[..., dict[str, Any]]) -> None:
+    run = train(load_recipe(toy_recipe(**changes)), quiet=True)
+    text, book = run_report(run.folder)
+    assert book.figures
+    assert "conflict-map" not in book.figures
+    assert "nan" not in re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL).lower().replace("nano", "")
+
+
+def test_data_that_has_changed_is_not_shown(toy_recipe: Callable[..., dict[str, Any]], toy_data: Path) -> None:
+    run = train(load_recipe(toy_recipe()), quiet=True)
+    (toy_data / "mood.csv").unlink()
+    text, _ = run_report(run.folder)
+    assert "Texts are not shown" in text
+
+
+# --- what is said ------------------------------------------------------------------------------------------------
+
+
+def answered(labels: Any, answers: Any, right: Any, texts: list[tuple[str, ...]]) -> TaskAnswers:
+    return TaskAnswers(a_task(labels=labels), np.array(answers, dtype=float), np.array(right), texts)
+
+
+def test_worst_errors_by_kind() -> None:
+    ordinal = answered(
+        ORDINAL,
+        [[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6], [0.7, 0.2, 0.1]],
+        [2, 0, 2, 0],
+        [("far too low",), ("one too high",), ("right",), ("right too",)],
+    )
+    found = worst_errors(ordinal)
+    assert {kind: [error.texts[0] for error in some] for kind, some in found.items()} == {
+        "one class too high": ["one too high"], "two or more too low": ["far too low"]
+    }  # fmt: skip
+    two = answered(TWO, [[0.1, 0.9], [0.8, 0.2]], [0, 1], [("a", "b"), ("c", "d")])
+    assert list(worst_errors(two)) == ["taken for yes, but is not", "yes, but not found"]
+    numbers = answered(NUMBERS, [4.5, 1.0, 2.6, 3.9], [2.0, 2.5, 2.5, 2.4], [("a", "b")] * 4)
+    assert {kind: [error.row for error in some] for kind, some in worst_errors(numbers).items()} == {
+        "too high by more than 2": [0], "too high by 1 to 2": [3], "too low by 1 to 2": [1]
+    }  # fmt: skip
+
+
+def test_a_label_is_suspicious_only_if_every_seed_contradicts_it() -> None:
+    sure, unsure = [[0.02, 0.98]], [[0.4, 0.6]]
+    one = answered(TWO, sure, [0], [("a", "b")])
+    assert len(suspicious_labels(one)) == 1
+    assert len(suspicious_labels(one, [np.array(sure), np.array(sure)])) == 1
+    assert suspicious_labels(one, [np.array(sure), np.array([[0.9, 0.1]])]) == []
+    assert suspicious_labels(answered(TWO, unsure, [0], [("a", "b")])) == []
+
+
+def test_slices_by_hand() -> None:
+    texts = [
+        ("not good", "not good"),
+        ("fine film", "a dull book here"),
+        ("I don't know", "you know"),
+        ("x y z", "x y z w"),
+    ]
+    found = {one.name: one for one in slices(answered(TWO, [[0.1, 0.9]] * 4, [1, 0, 1, 1], texts))}
+    assert (found["all"].examples, found["all"].value) == (4, 0.75)
+    assert found["all"].half_width == pytest.approx(1.96 * 0.5 / 2)
+    assert (found["with a negation"].examples, found["with a negation"].value) == (2, 1.0)
+    assert found["most words shared (0.7 and more)"].examples == 2
+    assert found["few words shared (under 0.3)"].examples == 2
+
+
+def test_what_to_look_at_follows_from_the_log(smoke_run: Path, tmp_path: Path) -> None:
+    """Over-fitting and forgetting are put into a copy of a log, and are then said with their figures."""
+    import shutil
+
+    folder = tmp_path / "copy"
+    shutil.copytree(smoke_run, folder)
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    evaluations = [one for one in lines if one["event"] == "evaluate"]
+    for number, one in enumerate(evaluations):
+        one["losses"]["sst"] = 1.0 + 0.2 * number
+        one["metrics"]["sst"]["accuracy"] = 0.5 - 0.1 * number
+        one["losses"]["qqp"] = 0.7 - 0.01 * number
+    (folder / "log.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    told = {one.text.split(":")[0]: one.section for one in findings(RunFacts(folder))}
+    assert told["sst over-fits"] == "losses"
+    assert told["sst was better before"] == "dev-metrics"
+    assert not any(text.startswith("qqp over-fits") for text in told)
+    page = run_report(folder)[0]
+    assert "What to look at" in page
