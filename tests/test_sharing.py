@@ -379,7 +379,7 @@ def test_a_sparse_task_is_evaluated_on_rows_that_have_its_label(
     tasks = {name: {**shared, "label": name} for name in ("often", "seldom")}
     recipe = load_recipe(toy_recipe(tasks=tasks, evaluate={"max_examples": 5}))
     job = prepare(recipe, toy_data / "run", Reporter(quiet=True), overwrite=False)
-    assert {name: len(chosen) for name, chosen in job.dev_rows.items()} == {"often": 5, "seldom": 5}
+    assert {name: len(chosen) for name, chosen in job.watched_rows.items()} == {"often": 5, "seldom": 5}
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def drawn_metric(task: Task, metric: str, answers: np.ndarray, labels: np.ndarra
 def _correlations(counts: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Pearson's r on every draw: moments weighted by how often each row is drawn."""
     n = counts.sum(axis=1)
+    x, y = x - x.mean(), y - y.mean()  # squares of small differences are lost beside large means
     mean_x, mean_y = counts @ x / n, counts @ y / n
     covariance = counts @ (x * y) / n - mean_x * mean_y
     spread = (counts @ (x * x) / n - mean_x**2) * (counts @ (y * y) / n - mean_y**2)

@@ -20,7 +20,7 @@ from manyheads.files import write_bytes
 from manyheads.run import Run
 from manyheads.tasks import Task
 
-DIGITS = 4  # of an answer
+DIGITS = 4  # of a chance; numbers have more, because a correlation may rest on small differences
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _ids(run: Run, task: str) -> list[str]:
 
 def _rounded(answers: np.ndarray) -> list[Any]:
     """Few digits, but never so few that another class would be the largest."""
-    short = np.round(answers.astype(np.float64), DIGITS)
+    short = np.round(answers.astype(np.float64), DIGITS if answers.ndim == 2 else DIGITS + 4)
     if answers.ndim == 2:
         sure = short.argmax(axis=1) == answers.argmax(axis=1)
         short[~sure] = answers[~sure]
