@@ -77,15 +77,12 @@ def examples_seen(facts: RunFacts) -> Figure | None:
 
 
 def rates(facts: RunFacts) -> Figure | None:
-    """The learning rate; groups with a rate of their own beside it."""
+    """The phase's learning rate."""
     steps = facts.events("step")
     if not steps:
         return None
     figure, axes = side_by_side(height=2.4)
     axes.plot(*_thin([(one["step"], one["rate"]) for one in steps]), label="learning rate")
-    for name in sorted({name for one in steps for name in one.get("rates", {})}):
-        points = [(one["step"], one["rates"][name]) for one in steps if name in one.get("rates", {})]
-        axes.plot(*_thin(points), label=name)
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
     _finish(axes, facts, "step", "rate")
     return figure

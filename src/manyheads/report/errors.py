@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,8 +73,8 @@ def suspicious_labels(one: TaskAnswers, several: list[np.ndarray] | None = None)
     return _first(one, wrong, chances.max(axis=1), most=10)
 
 
-def slices(one: TaskAnswers, unknown: Callable[[str], bool] | None = None) -> list[Slice]:
-    """By length, negation, word overlap of pairs and unknown word pieces: accuracy, or mean absolute error."""
+def slices(one: TaskAnswers) -> list[Slice]:
+    """By length, negation and word overlap of pairs: accuracy, or mean absolute error."""
     if not one.texts or one.task.kind == "multi-label":
         return []
     right = np.abs(one.answers - one.labels) if one.task.kind == "regression" else (one.guesses == one.labels) * 1.0
@@ -97,9 +96,6 @@ def slices(one: TaskAnswers, unknown: Callable[[str], bool] | None = None) -> li
             "some words shared": (shared >= 0.3) & (shared < 0.7),
             "most words shared (0.7 and more)": shared >= 0.7,
         }
-    if unknown is not None:
-        strange = np.array([any(unknown(text) for text in texts) for texts in one.texts])
-        parts |= {"with unknown word pieces": strange}
     return [_slice(name, right[chosen]) for name, chosen in parts.items() if chosen.any()]
 
 
