@@ -52,6 +52,7 @@ def toy_settings(data: Path, encoder: Path) -> dict[str, Any]:
         "tasks": {"mood": {"train": "mood.csv"}, "near": {"train": "near.tsv", "range": [0, 5]}},
         "training": {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3},
         "output": str(data / "runs"),
+        "report": False,  # it takes longer than the training
     }
 
 

@@ -191,17 +191,34 @@ def conflicts(run: RunArgument, as_json: AsJson = False) -> None:
 
 @app.command()
 def report(
-    run: RunArgument,
+    what: Annotated[
+        list[str], typer.Argument(metavar="RUN|STUDY...", help="A run folder, several to compare, or a study.")
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", help="The file to write; by default report.html in the run folder.")
     ] = None,
+    scale: Annotated[str | None, typer.Option("--scale", help="Of a study: smoke, small or full.")] = None,
+    studies: Annotated[Path, typer.Option("--studies", help="Folder that keeps the runs of studies.")] = Path(
+        "studies"
+    ),
     figures: Annotated[Path | None, typer.Option("--figures", help="Also write every figure into this folder.")] = None,
     form: Annotated[str, typer.Option("--format", help="Of these figures: svg, png or pdf.")] = "svg",
 ) -> None:
-    """One page about a run, finished or not: figures, tables, errors, what to look at. Opens in any browser."""
-    from manyheads.report.write import write_report
+    """One page about a run (finished or not), several runs compared with the first, or a study. Opens in any browser.
 
-    print(write_report(run, output, figures, form))
+    For example: manyheads report runs/reviews; report runs/a runs/b; report papers/e1-encodings data.root=FOLDER
+    """
+    from manyheads.report.write import write_comparison, write_report, write_study_report
+    from manyheads.study.commands import open_from_words
+
+    if len(what) > 1 and not any("=" in one and not Path(one).is_dir() for one in what):
+        print(write_comparison([Path(one) for one in what], output, figures, form))
+    elif Path(what[0]).is_dir():
+        if len(what) > 1:
+            raise UserError(f"report: '{what[1]}' is a setting; only studies take settings.")
+        print(write_report(Path(what[0]), output, figures, form))
+    else:
+        print(write_study_report(open_from_words(what[0], scale, studies, what[1:]), output, figures, form))
 
 
 @app.command()

@@ -34,6 +34,7 @@ from manyheads.schedule import Schedule, plan_schedule
 from manyheads.task_data import load_tasks
 from manyheads.tasks import PARTS, Task
 from manyheads.tokens import Tokenizer
+from manyheads.trackers import check_trackers, numbers_of, tracker_settings
 
 
 @dataclass
@@ -136,6 +137,8 @@ class TrainingJob:
         }
         with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
+        if self.recipe.trackers and (numbers := numbers_of(record)):
+            self.accelerator.log(numbers, step=record["step"])
 
     def save(self) -> None:
         if not self.processes.main:
@@ -267,11 +270,13 @@ def start_accelerator(recipe: Recipe, reporter: Reporter) -> Any:
     from accelerate.state import AcceleratorState
     from accelerate.utils import InitProcessGroupKwargs
 
+    check_trackers(recipe)
     precision = {"float32": "no"}.get(recipe.training.precision, recipe.training.precision)
     AcceleratorState._reset_state()  # accelerate keeps the first run's precision for the life of the process
     on_cpu = recipe.training.device == "cpu" or not torch.accelerator.is_available()
     patient = InitProcessGroupKwargs(timeout=timedelta(hours=12))  # the first process evaluates alone
-    accelerator = Accelerator(cpu=on_cpu, mixed_precision=precision, kwargs_handlers=[patient])
+    trackers = tracker_settings(recipe, recipe.folder)
+    accelerator = Accelerator(cpu=on_cpu, mixed_precision=precision, kwargs_handlers=[patient], **trackers)
     if precision == "bf16" and accelerator.device.type == "cpu" and accelerator.is_main_process:
         reporter.say("warning: on a processor bf16 is mostly slower than float32 (training.precision)")
     return accelerator

@@ -76,6 +76,15 @@ def _span(places: Sequence[int | None]) -> str:
     return ", ".join([*names, *(["heads"] if None in places else [])])
 
 
+def relative_rates(optimizer: torch.optim.Optimizer, peak: float) -> dict[str, float]:
+    """Of every group that learns: its rate as a multiple of the phase's, which is the same at all of its steps."""
+    return {
+        group["name"]: (group["peak"] or peak) * group["factor"] / peak
+        for group in optimizer.param_groups
+        if any(one.requires_grad for one in group["params"])
+    }
+
+
 def build_optimizer(model: nn.Module, training: Training, scalarizers: Sequence[Scalarizer] = ()) -> torch.optim.AdamW:
     groups = parameter_groups(model, training, scalarizers)
     return torch.optim.AdamW(groups, lr=training.learning_rate, betas=training.betas, eps=training.epsilon, fused=True)

@@ -321,6 +321,10 @@ class Recipe(Model):
     """A run folder whose encoder and same-named heads this run starts from."""
     seed: int = Field(0, ge=0)
     """Decides every random draw."""
+    report: bool = True
+    """Write report.html into the run's folder at the end."""
+    trackers: list[str] = []
+    """Trackers of experiments that are told everything as well, such as tensorboard; their packages must be there."""
     output: str = "runs"
     """Folder in which the run's folder is made."""
 

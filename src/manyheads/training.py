@@ -21,7 +21,7 @@ from manyheads.files import restore_folder, write_text
 from manyheads.frozen import forget_frozen, keep_frozen
 from manyheads.job import TrainingJob, prepare
 from manyheads.metrics import better, primary
-from manyheads.optim import clip_gradients, set_rates
+from manyheads.optim import clip_gradients, relative_rates, set_rates
 from manyheads.plan import peak_gigabytes, short_plan
 from manyheads.predict import predict_tasks, write_answers, write_predictions
 from manyheads.progress import Reporter, duration
@@ -31,6 +31,7 @@ from manyheads.run import Run, evaluate_with_progress
 from manyheads.sampling import Batch
 from manyheads.schedule import Phase, set_trainable
 from manyheads.stopping import stop_signals
+from manyheads.trackers import tracking
 
 
 def train(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Run:
@@ -63,6 +64,17 @@ def resume(folder: str | Path, quiet: bool = False) -> Run:
 
 def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = False) -> Run:
     job = prepare(recipe, folder, reporter, overwrite)
+    with tracking(job):
+        _train(job)
+        run = _finish(job)
+    if recipe.report and job.processes.main:
+        _report(job)
+    return run
+
+
+def _train(job: TrainingJob) -> None:
+    """All steps, from the first or from where an old run stopped."""
+    recipe = job.recipe
     for line in short_plan(job):
         job.reporter.say(f"  {line}")
     progress = job.progress
@@ -109,11 +121,10 @@ def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = Fal
                 job.save()
             if stopping and progress.step < job.steps:
                 job.processes.wait()  # for the one that saves
-                raise Interrupted.run(folder, progress.step, asked[0] if asked else signal.SIGTERM)
+                raise Interrupted.run(job.folder, progress.step, asked[0] if asked else signal.SIGTERM)
     if progress.moved or "" not in progress.best:  # the end came before an evaluation, or best/ was lost after it
         _evaluate(job)
         job.save()
-    return _finish(job)
 
 
 def _step(job: TrainingJob, phase: Phase, rounds: list[list[Batch]], asked: bool) -> bool:
@@ -139,7 +150,9 @@ def _step(job: TrainingJob, phase: Phase, rounds: list[list[Batch]], asked: bool
     for one in phase.regularisers:
         one.after_step(job.model)
     progress.count(rounds, time.monotonic() - began)
-    change = job.schedule.change_at(step)  # a new phase or epoch, with what it changes
+    change: dict[str, Any] = {**job.schedule.change_at(step)}  # a new phase or epoch, with what it changes
+    if step == phase.first:
+        change["rates"] = relative_rates(job.optimizer, phase.peak)
     weights = {} if isinstance(phase.combination.scalarizer, Sum) else {"weights": done.factors}  # of the scalarizer
     surgery = {"surgery": done.weights} if done.weights else {}  # what the aggregator did
     terms = {"regularise": done.terms} if done.terms else {}
@@ -263,6 +276,18 @@ def _finish(job: TrainingJob) -> Run:
         job.reporter.say(f"note: {note}")
     job.processes.leave()
     return run
+
+
+def _report(job: TrainingJob) -> None:
+    """The run's report. The run is finished already: a report that fails must not look like a run that did."""
+    from manyheads.report.write import write_report
+
+    try:
+        job.reporter.say(f"report → {write_report(job.folder)}")
+    except UserError as fault:
+        job.reporter.say(f"note: no report was written: {fault}")
+    except Exception as error:
+        job.reporter.say(f"note: no report was written: {error!r}. More: manyheads report {job.folder}")
 
 
 def _first_evaluation(log: Path) -> dict[str, Any] | None:

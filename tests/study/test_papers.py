@@ -40,7 +40,7 @@ CATALOGUE = {
         *("F1", "F2", "F3", "F4"),
     ],
     "B": [
-        *("T1", "T2", "reversed order", "QQP + STS only", "output functions", "pooling", "dropout"),
+        *("T1", "T1 last rows", "T2", "reversed order", "QQP + STS only", "output functions", "pooling", "dropout"),
         *("task-specific against combined loss", "six SST seeds"),
     ],
     "C": ["T2", "T2 E1–E3", "T3", "cosine + MSE against cosine embedding", "SMART on all tasks, §6.4"],

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyheads.report.draw_training import side_by_side
+from manyheads.report.draw_training import legend_below, side_by_side
 from manyheads.report.gather import TaskAnswers
-from manyheads.report.style import FAINT, colour
+from manyheads.report.style import FAINT, colour, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BINS = 10  # of calibration
+WRITTEN = 10  # classes, up to which a confusion matrix has room for numbers
 SHOWN = 2000  # points of a scatter at the most: more would only make the page larger
 
 
@@ -22,23 +23,25 @@ SHOWN = 2000  # points of a scatter at the most: more would only make the page l
 
 
 def confusion(one: TaskAnswers) -> Figure:
-    """Counts by true and guessed class, and the same as shares of the true class."""
-    names = one.task.labels.names
+    """Counts by true and guessed class, and beneath each its share of the true class."""
+    names = [short(name) for name in one.task.labels.names]
     counts = confusion_counts(one)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    figure, every = side_by_side(2, height=3.1)
-    for axes, values, title in zip(every, (counts, shares), ("examples", "share of the true class"), strict=True):
-        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="equal")
-        for (row, column), value in np.ndenumerate(values):
-            shown = f"{value:.0f}" if values is counts else f"{value:.2f}"
-            dark = shares[row, column] > 0.55
-            axes.text(column, row, shown, ha="center", va="center", fontsize=8, color="#ffffff" if dark else "#1d2733")
-        axes.set_xticks(range(len(names)), [_short(name) for name in names], rotation=35, ha="right")
-        axes.set_yticks(range(len(names)), [_short(name) for name in names])
-        axes.set_xlabel("guessed")
-        axes.set_ylabel("true")
-        axes.set_title(title)
-        axes.grid(visible=False)
+    figure, axes = side_by_side(height=1.2 + 0.5 * min(max(len(names), 3), 8))
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for (row, column), count in np.ndenumerate(counts) if len(names) <= WRITTEN else ():
+        share = shares[row, column]
+        axes.text(
+            *(column, row, f"{count:.0f}\n{share:.2f}".replace("0.", ".")),
+            ha="center",
+            va="center",
+            fontsize=9,
+            color="#ffffff" if share > 0.55 else "#1d2733",
+        )
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
+    axes.set_yticks(range(len(names)), names)
+    axes.grid(visible=False)
+    _labelled(axes, "", "guessed", "true")
     return figure
 
 
@@ -64,15 +67,15 @@ def curves(one: TaskAnswers) -> Figure | None:
         chances = one.answers[:, index]
         false, true, _ = roc_curve(wanted, chances)
         precision, recall, _ = precision_recall_curve(wanted, chances)
-        left.plot(*_few(false, true), color=colour(index), label=_short(names[index]))
-        right.plot(*_few(recall, precision), color=colour(index), label=_short(names[index]))
+        left.plot(*_few(false, true), color=colour(index), label=short(names[index]))
+        right.plot(*_few(recall, precision), color=colour(index), label=short(names[index]))
         drawn += 1
     if not drawn:
         return None
     left.plot([0, 1], [0, 1], ":", color=FAINT)
     _labelled(left, "ROC", "false positives", "true positives")
     _labelled(right, "precision and recall", "recall", "precision")
-    left.legend(loc="lower right", handlelength=1.2)
+    legend_below(figure, left)
     return figure
 
 
@@ -117,13 +120,20 @@ def ordinal_errors(one: TaskAnswers) -> Figure:
 
 
 def predicted_against_true(one: TaskAnswers) -> Figure:
-    """A point per example, with how far off, and the two distributions."""
-    figure, (scatter, errors, both) = side_by_side(3, height=2.7)
+    """A point per example."""
+    figure, scatter = side_by_side(height=3.2)
     rows = np.linspace(0, len(one.labels) - 1, min(SHOWN, len(one.labels))).astype(int)
     scatter.plot(one.labels[rows], one.answers[rows], "o", markersize=2.5, alpha=0.35, markeredgewidth=0)
     low, high = float(one.labels.min()), float(one.labels.max())
     scatter.plot([low, high], [low, high], ":", color=FAINT)
-    _labelled(scatter, "predicted against true", "true", "predicted")
+    _labelled(scatter, "", "true", "predicted")
+    return figure
+
+
+def error_distributions(one: TaskAnswers) -> Figure:
+    """How far off answers are, and how true and predicted values are distributed."""
+    figure, (errors, both) = side_by_side(2)
+    low, high = float(one.labels.min()), float(one.labels.max())
     errors.hist(one.answers - one.labels, bins=30, color=colour(1))
     errors.axvline(0, color=FAINT, linestyle=":")
     _labelled(errors, "errors", "predicted − true", "examples")
@@ -147,7 +157,3 @@ def _labelled(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_title(title)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-
-
-def _short(name: str, most: int = 14) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"

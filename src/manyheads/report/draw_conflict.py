@@ -9,6 +9,7 @@ import numpy as np
 
 from manyheads.report.draw_training import side_by_side
 from manyheads.report.gather import RunFacts
+from manyheads.report.style import short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,15 +25,15 @@ def conflict_map(facts: RunFacts) -> Figure | None:
     if not found or not pairs:
         return None
     groups = list(dict.fromkeys(group for one in found for group in one["cosines"]))
-    figure, every = side_by_side(len(pairs), height=0.9 + 0.17 * len(groups))
+    figure, every = side_by_side(len(pairs), height=1.2 + 0.19 * len(groups))
     largest = max(0.1, *(abs(value or 0.0) for one in found for some in one["cosines"].values() for value in some))
     image = None
-    for axes, (one, other) in zip(every, pairs, strict=True):
+    for number, (axes, (one, other)) in enumerate(zip(every, pairs, strict=True)):
         pieces = np.array_split(np.arange(len(found)), min(len(found), STRETCHES))
         values = np.full((len(groups), len(pieces)), np.nan)
         for column, piece in enumerate(pieces):
             for row, group in enumerate(groups):
-                some = [_cosine(found[number], group, one, other) for number in piece]
+                some = [_cosine(found[place], group, one, other) for place in piece]
                 kept = [value for value in some if value is not None]
                 values[row, column] = np.mean(kept) if kept else np.nan
         first, last = found[0]["step"], found[-1]["step"]
@@ -40,9 +41,9 @@ def conflict_map(facts: RunFacts) -> Figure | None:
         image = axes.imshow(
             values, cmap="PuOr", vmin=-largest, vmax=largest, aspect="auto", extent=spread, origin="lower"
         )
-        axes.set_title(f"{one} – {other}")
+        axes.set_title(f"{short(one)} –\n{short(other)}")
         axes.set_xlabel("step")
-        axes.set_yticks(range(len(groups)), groups if axes is every[0] else [""] * len(groups))
+        axes.set_yticks(range(len(groups)), groups if number % 2 == 0 else [""] * len(groups))
         axes.grid(visible=False)
     assert image is not None
     figure.colorbar(image, ax=every, label="cosine", shrink=0.9)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyheads.report.gather import RunFacts
-from manyheads.report.style import FAINT, WIDTH, colour
+from manyheads.report.style import COLOURS, FAINT, WIDTH, colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,16 +73,25 @@ def examples_seen(facts: RunFacts) -> Figure | None:
     )
     axes.set_ylim(0, 1)
     _finish(axes, facts, "step", "share of batches")
+    legend_below(figure, axes)
     return figure
 
 
 def rates(facts: RunFacts) -> Figure | None:
-    """The phase's learning rate."""
+    """The learning rate of every group of parameters. A group is named by the layers in it."""
     steps = facts.events("step")
     if not steps:
         return None
     figure, axes = side_by_side(height=2.4)
-    axes.plot(*_thin([(one["step"], one["rate"]) for one in steps]), label="learning rate")
+    multiples: dict[str, float] = {}  # group → its rate as a multiple of the phase's
+    found: dict[str, list[tuple[float, float]]] = {}
+    for one in steps:
+        multiples = one.get("rates", multiples)
+        for group, factor in (multiples or {"all": 1.0}).items():
+            found.setdefault(group, []).append((one["step"], factor * one["rate"]))
+    for number, (group, points) in enumerate(found.items()):
+        shade = 1.0 if len(found) <= len(COLOURS) else 1 - 0.8 * number / len(found)
+        axes.plot(*_thin(points), label=group, color=colour(number if shade == 1.0 else 0), alpha=shade)
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
     _finish(axes, facts, "step", "rate")
     return figure
@@ -116,7 +125,7 @@ def gradients_and_speed(facts: RunFacts) -> Figure | None:
     if clip is not None:
         left.axhline(clip, color=FAINT, linestyle=":")
     left.set_yscale("log")
-    left.set_title("gradient norm (dotted: clipped to)")
+    left.set_title("gradient norm")
     taken = [
         (after["step"], after["seconds"] - before["seconds"])
         for before, after in pairwise(steps)
@@ -135,19 +144,28 @@ def gradients_and_speed(facts: RunFacts) -> Figure | None:
 
 
 def side_by_side(count: int = 0, height: float | None = None) -> Any:
-    """One pair of axes, or several side by side, wrapped after three."""
+    """One pair of axes, or several, two side by side: a phone has no room for more."""
     from matplotlib.figure import Figure
 
     if not count:
         figure = Figure(figsize=(WIDTH, height or 3.0))
         return figure, figure.subplots()
-    columns = min(count, 3)
+    columns = min(count, 2)
     rows = -(-count // columns)
     figure = Figure(figsize=(WIDTH, (height or 2.6) * rows))
     every = np.atleast_1d(figure.subplots(rows, columns, squeeze=False)).ravel()
     for one in every[count:]:
         one.set_visible(False)
     return figure, list(every[:count])
+
+
+def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
+    """Where every place inside is taken."""
+    handles, labels = axes.get_legend_handles_labels()
+    inside = axes.get_legend()
+    if inside is not None:
+        inside.remove()
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=1.2, columnspacing=1.2)
 
 
 def _finish(axes: Axes, facts: RunFacts, x: str, y: str) -> None:
@@ -174,5 +192,5 @@ def _thin(points: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
 def _smooth(points: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
     """Means over stretches of equal length: every step counts, and few points are drawn."""
     found = np.array(points, dtype=np.float64)
-    pieces = np.array_split(found, min(len(found), 80))
+    pieces = np.array_split(found, min(len(found), 40))
     return np.array([piece[:, 0].mean() for piece in pieces]), np.array([np.nanmean(piece[:, 1]) for piece in pieces])

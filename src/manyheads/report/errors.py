@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyheads.report.gather import TaskAnswers
+from manyheads.tokens import Tokenizer
 
 WORST = 5  # examples shown of each kind
 SURE = 0.9  # confidence of an answer that contradicts its label, to call the label suspicious
+RARE = 4  # pieces of a word that is rare or misspelt
 NEGATIONS = re.compile(r"\b(?:not|no|never|none|nothing|nobody|neither|nor|cannot|without|\w+n['’]t)\b", re.IGNORECASE)
 
 
@@ -73,8 +75,29 @@ def suspicious_labels(one: TaskAnswers, several: list[np.ndarray] | None = None)
     return _first(one, wrong, chances.max(axis=1), most=10)
 
 
-def slices(one: TaskAnswers) -> list[Slice]:
-    """By length, negation and word overlap of pairs: accuracy, or mean absolute error."""
+@dataclass(frozen=True)
+class CutWords:
+    """How the tokenizer took each example: [examples]."""
+
+    unknown: np.ndarray  # pieces that it does not know
+    most: np.ndarray  # pieces of the word that was cut most
+
+
+def cut_words(texts: list[tuple[str, ...]], tokenizer: Tokenizer) -> CutWords:
+    unknown, most = np.zeros(len(texts), dtype=int), np.zeros(len(texts), dtype=int)
+    strange = {tokenizer.backend.token_to_id(name) for name in ("[UNK]", "<unk>")}
+    for side in range(len(texts[0]) if texts else 0):
+        found = tokenizer.backend.encode_batch([one[side] for one in texts], add_special_tokens=False)
+        for row, encoded in enumerate(found):
+            unknown[row] += sum(piece in strange for piece in encoded.ids)
+            words = [word for word in encoded.word_ids if word is not None]
+            most[row] = max(most[row], int(np.bincount(words).max()) if words else 0)
+    return CutWords(unknown, most)
+
+
+def slices(one: TaskAnswers, cut: CutWords | None = None) -> list[Slice]:
+    """By length, negation, word overlap of pairs, and words that the tokenizer cuts up or does not know: accuracy, or
+    mean absolute error."""
     if not one.texts or one.task.kind == "multi-label":
         return []
     right = np.abs(one.answers - one.labels) if one.task.kind == "regression" else (one.guesses == one.labels) * 1.0
@@ -95,6 +118,12 @@ def slices(one: TaskAnswers) -> list[Slice]:
             "few words shared (under 0.3)": shared < 0.3,
             "some words shared": (shared >= 0.3) & (shared < 0.7),
             "most words shared (0.7 and more)": shared >= 0.7,
+        }
+    if cut is not None:
+        parts |= {
+            "with pieces that the encoder does not know": cut.unknown > 0,
+            f"with a word cut into {RARE} pieces or more": cut.most >= RARE,
+            "with common words only (at most 1 piece)": cut.most <= 1,
         }
     return [_slice(name, right[chosen]) for name, chosen in parts.items() if chosen.any()]
 

@@ -9,7 +9,7 @@ import numpy as np
 from manyheads.conflict_report import EVERYWHERE, read_conflicts
 from manyheads.errors import UserError
 from manyheads.metrics import better, primary, worse_by
-from manyheads.report.gather import RunFacts
+from manyheads.report.gather import RunFacts, beside
 from manyheads.run import Run
 from manyheads.study.bootstrap import drawn_metric
 from manyheads.study.statistics import difference
@@ -119,9 +119,7 @@ def _sharing(facts: RunFacts, task: str) -> str:
     if len(facts.answers) < 2:
         return ""
     wanted = facts.metrics["data"][f"{task} dev"]
-    for folder in sorted(facts.folder.parent.iterdir()):
-        if folder == facts.folder or not (folder / "dev.safetensors").is_file() or not (folder / "log.jsonl").is_file():
-            continue
+    for folder in beside(facts.folder):
         metrics = Run(folder).metrics
         if metrics.get("data", {}).get(f"{task} dev") != wanted or list(metrics["dev"]["metrics"]) != [task]:
             continue

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.data.examples import Examples
 from manyheads.errors import UserError
 from manyheads.metrics import primary
+from manyheads.recipe import Recipe
 from manyheads.run import Run
 from manyheads.task_data import load_tasks
 from manyheads.tasks import Task
+from manyheads.tokens import Tokenizer
 
 Records = list[dict[str, Any]]
 
@@ -44,6 +45,7 @@ class RunFacts:
     def __init__(self, folder: Path) -> None:
         self.run = Run(folder)
         self.folder = folder
+        self.label = self.run.recipe.name  # by which it is told from other runs on a page
         self.notes: list[str] = []  # what the report could not show, and why
 
     @property
@@ -79,6 +81,11 @@ class RunFacts:
         saved = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
         return {one["name"]: Task.from_json(one) for one in saved}
 
+    @cached_property
+    def tokenizer(self) -> Tokenizer | None:
+        """The encoder's; None where the model is not here any more."""
+        return self.run.model.tokenizer if (self.folder / "best").is_dir() else None
+
     def primary(self, task: str) -> str | None:
         if task in self.tasks:
             return primary(self.tasks[task])
@@ -86,38 +93,70 @@ class RunFacts:
         return next(iter(found[-1]["metrics"].get(task, {})), None) if found else None
 
     @cached_property
-    def answers(self) -> dict[str, TaskAnswers]:
-        """Of every task with labelled dev examples, once the run is finished."""
+    def tensors(self) -> dict[str, np.ndarray]:
+        """'TASK.answers' and 'TASK.labels' on dev; empty while the run is not finished."""
         from safetensors.numpy import load_file
 
         file = self.folder / "dev.safetensors"
-        if not file.is_file():
-            return {}
-        tensors = load_file(file)
+        return dict(load_file(file)) if file.is_file() else {}
+
+    @cached_property
+    def answers(self) -> dict[str, TaskAnswers]:
+        """Of every task with labelled dev examples, once the run is finished."""
+        tensors = self.tensors
         found = {}
         for name, task in self.tasks.items():
             if f"{name}.answers" in tensors and len(tensors[f"{name}.labels"]):
                 found[name] = TaskAnswers(task, tensors[f"{name}.answers"], tensors[f"{name}.labels"])
-        self._add_texts(found)
+        self.notes += add_texts(found, self.run.recipe)
         return found
 
-    def _add_texts(self, found: dict[str, TaskAnswers]) -> None:
-        """Texts are read again from the recipe's files, and only believed if they are what the run saw."""
-        try:
-            loaded = load_tasks(self.run.recipe)
-        except UserError as fault:
-            self.notes.append(f"Texts are not shown, because the data cannot be read any more: {fault}")
-            return
-        for name, one in found.items():
-            dev = loaded[name].dev
-            if self._changed(name, dev, one):
-                self.notes.append(f"Texts of {name} are not shown: its dev data has changed since the run.")
-                continue
-            rows = np.flatnonzero(dev.labelled)
-            columns = [column.take(rows).to_pylist() for column in dev.texts]
-            one.texts = list(zip(*columns, strict=True))
-            one.ids = dev.ids.take(rows).to_pylist()
+    def same_but_for_the_seed(self, task: str) -> list[np.ndarray]:
+        """A task's answers by finished runs beside this one whose recipes differ from its own in the seed alone."""
+        wanted = _without_seed(self.run.recipe)
+        labels = self.answers[task].labels
+        found = [self.answers[task].answers]
+        for folder in beside(self.folder):
+            other = RunFacts(folder)
+            if other.run.recipe.seed != self.run.recipe.seed and _without_seed(other.run.recipe) == wanted:
+                tensors = other.tensors
+                if np.array_equal(tensors.get(f"{task}.labels", np.empty(0)), labels):
+                    found.append(tensors[f"{task}.answers"])
+        return found
 
-    def _changed(self, name: str, dev: Examples, one: TaskAnswers) -> bool:
+
+def beside(folder: Path) -> list[Path]:
+    """Finished runs in the same folder as this one."""
+    wanted = ("recipe.yaml", "log.jsonl", "metrics.json", "dev.safetensors")
+    return [
+        one
+        for one in sorted(folder.resolve().parent.iterdir())
+        if one != folder.resolve() and all((one / name).is_file() for name in wanted)
+    ]
+
+
+def add_texts(found: dict[str, TaskAnswers], recipe: Recipe) -> list[str]:
+    """Texts are read again from the recipe's files, and only believed if they are what the run saw.
+
+    Returns what could not be done, a sentence each.
+    """
+    try:
+        loaded = load_tasks(recipe)
+    except UserError as fault:
+        return [f"Texts are not shown, because the data cannot be read any more: {fault}"]
+    notes = []
+    for name, one in found.items():
+        dev = loaded[name].dev
         labels = dev.labels[dev.labelled] if dev.labels is not None else np.empty(0)
-        return len(labels) != len(one.labels) or not np.array_equal(labels, one.labels)
+        if not np.array_equal(labels, one.labels):
+            notes.append(f"Texts of {name} are not shown: its dev data has changed since the run.")
+            continue
+        rows = np.flatnonzero(dev.labelled)
+        columns = [column.take(rows).to_pylist() for column in dev.texts]
+        one.texts = list(zip(*columns, strict=True))
+        one.ids = dev.ids.take(rows).to_pylist()
+    return notes
+
+
+def _without_seed(recipe: Recipe) -> dict[str, Any]:
+    return recipe.model_dump(mode="json", exclude={"name", "seed", "output", "description", "report", "trackers"})

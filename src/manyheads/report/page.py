@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from manyheads.report.style import svg
@@ -24,19 +26,24 @@ h1 { font-size: 1.5rem; margin: 0 0 .2rem; } h2 { font-size: 1.2rem; margin: 2.4
 h3 { font-size: 1rem; margin: 1.6rem 0 .4rem; } p { margin: .4rem 0; } a { color: var(--link); }
 .soft { color: var(--soft); font-size: .9rem; } .good { color: var(--good); } .bad { color: var(--bad); }
 nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; margin: .8rem 0; font-size: .9rem; }
-figure { margin: .6rem 0 1.2rem; } figure svg { width: 100%; height: auto; max-width: 48rem; display: block; }
+.figures { columns: 2 27rem; column-gap: 2rem; margin: .6rem 0 .4rem; }
+figure { margin: 0; padding-bottom: 1.1rem; break-inside: avoid; }
+figure svg { width: 100%; height: auto; max-width: 38rem; display: block; }
 figcaption { color: var(--soft); font-size: .88rem; margin-top: .2rem; }
 .table { overflow-x: auto; margin: .6rem 0 1.2rem; }
 table { border-collapse: collapse; font-size: .9rem; min-width: 16rem; }
-th, td { text-align: left; padding: .3rem .9rem .3rem 0; vertical-align: top; border-bottom: 1px solid var(--line); }
+th, td { text-align: left; padding: .3rem .9rem .3rem 0; vertical-align: top; border-bottom: 1px solid var(--line);
+  overflow-wrap: normal; }
 th { color: var(--soft); font-weight: 600; } td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.text { min-width: 12rem; unicode-bidi: plaintext; }
+td.text { min-width: 12rem; unicode-bidi: plaintext; overflow-wrap: anywhere; }
 .look { background: var(--card); border-left: 3px solid var(--link); padding: .6rem .9rem; margin: 1rem 0; }
 .look ul { margin: .3rem 0; padding-left: 1.1rem; }
 details summary { cursor: pointer; color: var(--link); } pre { overflow-x: auto; font-size: .8rem; }
 @media print { body { max-width: none; font-size: 11pt; } figure, tr { break-inside: avoid; }
   nav, details { display: none; } }
 """
+
+NUMBER = re.compile(r"[+−-]?[\d.].{0,30}$")  # '.712 ± .008', '+.010 ± .004 better', '2:31': kept on one line
 
 
 @dataclass
@@ -98,7 +105,17 @@ def _cell(value: Any) -> str:
         return (
             f'<td class="number">{value:,}</td>' if isinstance(value, int) else f'<td class="number">{value:.3f}</td>'
         )
-    return f"<td>{escape('undefined' if value is None else str(value))}</td>"
+    shown = "undefined" if value is None else str(value)
+    return f'<td class="number">{escape(shown)}</td>' if NUMBER.match(shown) else f"<td>{escape(shown)}</td>"
+
+
+def _in_rows(parts: list[str]) -> str:
+    """Figures that follow one another stand side by side where there is room."""
+    pieces = []
+    for is_figure, some in groupby(parts, lambda part: part.startswith("<figure")):
+        together = "".join(some)
+        pieces.append(f'<div class="figures">{together}</div>' if is_figure else together)
+    return "".join(pieces)
 
 
 def write_page(title: str, lead: Sequence[str], sections: Sequence[Section], notes: Sequence[str] = ()) -> str:
@@ -106,7 +123,7 @@ def write_page(title: str, lead: Sequence[str], sections: Sequence[Section], not
     kept = [section for section in sections if section.parts]
     links = "".join(f'<a href="#{section.key}">{escape(section.title)}</a>' for section in kept)
     body = "".join(
-        f'<section id="{section.key}"><h2>{escape(section.title)}</h2>{"".join(section.parts)}</section>'
+        f'<section id="{section.key}"><h2>{escape(section.title)}</h2>{_in_rows(section.parts)}</section>'
         for section in kept
     )
     told = f"<h2>Notes</h2><ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else ""

@@ -12,15 +12,15 @@ from manyheads.encoder import load_encoder
 from manyheads.errors import UserError
 from manyheads.model import ManyHeads
 from manyheads.recipe import EncoderSettings
-from manyheads.report.draw_training import side_by_side
+from manyheads.report.draw_training import legend_below, side_by_side
 from manyheads.report.gather import RunFacts, TaskAnswers
-from manyheads.report.style import FAINT, colour
-from manyheads.tokens import pack, tokenise_once
+from manyheads.report.style import FAINT, colour, short
+from manyheads.tokens import Sequence, pack, tokenise_once
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-EXAMPLES = 300  # of a task: enough to see groups
+EXAMPLES = 250  # of a task: enough to see groups
 PIECE = 64
 
 
@@ -64,9 +64,14 @@ def _states(model: ManyHeads, encoder: torch.nn.Module, task: str, one: TaskAnsw
     found = []
     for start in range(0, len(rows), PIECE):
         examples = [model.inputs(task, columns, row) for row in range(start, min(start + PIECE, len(rows)))]
-        for example in examples:  # whole sequences, whatever the task's pooling keeps
-            tokens = pack([type(side)(side.ids, side.segments) for side in example], model.device)
-            found.append(encoder(tokens).mean(dim=0).cpu().numpy())
+        # whole sequences, whatever the task's pooling keeps
+        tokens = pack([Sequence(side.ids, side.segments) for example in examples for side in example], model.device)
+        states = encoder(tokens).cpu().numpy()
+        bounds = zip(tokens.starts.tolist(), tokens.lengths.tolist(), strict=True)
+        sums = [(states[first : first + length].sum(axis=0), length) for first, length in bounds]
+        for example in examples:
+            own, sums = sums[: len(example)], sums[len(example) :]
+            found.append(np.sum([total for total, _ in own], axis=0) / sum(length for _, length in own))
     return np.stack(found)
 
 
@@ -81,7 +86,7 @@ def draw_cloud(one: TaskAnswers, cloud: Cloud) -> Figure:
     """Two panels, coloured by label: what training has pulled apart."""
     figure, every = side_by_side(2, height=2.9)
     for axes, points, share, when in zip(
-        every, (cloud.before, cloud.after), cloud.shares, ("before training", "after training"), strict=True
+        every, (cloud.before, cloud.after), cloud.shares, ("before", "after"), strict=True
     ):
         if one.task.kind == "regression":
             image = axes.scatter(*points.T, c=cloud.labels, cmap="viridis", s=9, linewidths=0)
@@ -90,12 +95,14 @@ def draw_cloud(one: TaskAnswers, cloud: Cloud) -> Figure:
         else:
             for index, name in enumerate(one.task.labels.names):
                 chosen = points[cloud.labels == index]
-                axes.plot(*chosen.T, "o", markersize=3, markeredgewidth=0, alpha=0.75, color=colour(index), label=name)
-        axes.set_title(f"{when} ({share:.0%} of variance)")
+                axes.plot(
+                    *chosen.T, "o", markersize=3, markeredgewidth=0, alpha=0.75, color=colour(index), label=short(name)
+                )
+        axes.set_title(f"{when} ({share:.0%})")
         axes.set_xticks([])
         axes.set_yticks([])
         for spine in axes.spines.values():
             spine.set_color(FAINT)
     if one.task.kind != "regression":
-        figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, handlelength=1)
+        legend_below(figure, every[0])
     return figure

@@ -10,7 +10,7 @@ from manyheads.errors import UserError
 from manyheads.progress import duration
 from manyheads.report import draw_answers, draw_training
 from manyheads.report.draw_conflict import conflict_map
-from manyheads.report.errors import Error, Slice, slices, suspicious_labels, worst_errors
+from manyheads.report.errors import Error, Slice, cut_words, slices, suspicious_labels, worst_errors
 from manyheads.report.findings import findings, headlines
 from manyheads.report.gather import RunFacts, TaskAnswers
 from manyheads.report.page import FigureBook, Section, Text, table, write_page
@@ -64,6 +64,11 @@ def _lead(facts: RunFacts) -> list[str]:
             f'<p class="soft">Overall score {facts.metrics["dev"]["overall"]:.3f}. Intervals are over dev examples.</p>'
         )
     told = findings(facts)
+    if facts.finished and not told:
+        calm = "no task over-fits, was better before or was hardly seen, and no two were found to fight"
+        lead.append(
+            f'<div class="look" id="look"><strong>What to look at</strong><p>Nothing stands out: {calm}.</p></div>'
+        )
     if told:
         items = "".join(f'<li>{escape(one.text)} <a href="#{one.section}">see</a></li>' for one in told)
         lead.append(f'<div class="look" id="look"><strong>What to look at</strong><ul>{items}</ul></div>')
@@ -79,19 +84,26 @@ TRAINING = {
         "training, whatever the task's own loss is.",
     ),
     "examples-seen": ("Order of tasks", "Which tasks the batches were of, over time."),
-    "rates": ("Learning rate", "Learning rate."),
+    "rates": ("Learning rates", "Learning rates by group of parameters."),
     "weights": ("Task weights", "What losses were multiplied with, and what gradient surgery made of it."),
-    "gradients": ("Gradients and speed", "Length of the gradient before clipping; optimizer steps per second."),
+    "gradients": (
+        "Gradients and speed",
+        "Length of the gradient before clipping (dotted: what it is clipped to); optimizer steps per second.",
+    ),
 }
 CLASSES = {
-    "confusion": ("confusion matrix", "Rows are true classes, columns guessed ones."),
+    "confusion": (
+        "confusion matrix",
+        "Examples by true class (rows) and guessed one (columns), and their share of the true class.",
+    ),
     "curves": ("ROC and precision-recall curves", "Of each class against the rest; of two classes, of the second."),
     "calibration": ("calibration", "On the dotted line answers are right as often as they are confident."),
     "ordinal": ("size of errors", "How many classes guesses are off."),
 }
-NUMBERS = "Each point is a dev example; errors; and the distributions of true and predicted values."
+SCATTER = "Predicted against true: each point is a dev example."
+NUMBERS = "How far off answers are, and the distributions of true and predicted values."
 COSINES = "Cosine of two tasks' gradients, layer by layer: orange where they fight, purple where they agree."
-PLANE = "Dev examples in the plane of their first two principal components, coloured by label."
+PLANE = "Dev examples in the plane of their first two principal components (share of variance), coloured by label."
 
 
 def _training(facts: RunFacts, book: FigureBook) -> Section:
@@ -128,8 +140,9 @@ def _task(facts: RunFacts, name: str, one: TaskAnswers, book: FigureBook) -> Sec
     section.table([{"metric": metric, "dev": value} for metric, value in scores.items()], f"metrics-{name}")
     if one.task.kind == "regression":
         drawn = draw_answers.predicted_against_true(one)
-        section.figure(drawn, f"scatter-{name}", f"{name}: predicted against true", NUMBERS, book)
-        return section
+        section.figure(drawn, f"scatter-{name}", f"{name}: predicted against true", SCATTER, book)
+        drawn = draw_answers.error_distributions(one)
+        return section.figure(drawn, f"distributions-{name}", f"{name}: errors and distributions", NUMBERS, book)
     several = one.task.kind == "multi-label"
     figures = {
         "confusion": None if several else draw_answers.confusion(one),
@@ -172,12 +185,14 @@ def _errors(facts: RunFacts, name: str, one: TaskAnswers) -> Section:
     section = Section(f"errors-{name}", f"Where {name} is wrong")
     for kind, errors in worst_errors(one).items():
         section.heading(kind)
-        section.table([_error_row(one, error) for error in errors])
-    doubtful = suspicious_labels(one)
+        section.table([error_row(one, error) for error in errors])
+    seeds = facts.same_but_for_the_seed(name)
+    doubtful = suspicious_labels(one, seeds)
     if doubtful:
-        section.heading("Labels to look at: the model contradicts them with confidence")
-        section.table([_error_row(one, error) for error in doubtful], f"suspicious-{name}")
-    found = slices(one)
+        who = "the model contradicts" if len(seeds) == 1 else f"the models of {len(seeds)} seeds contradict"
+        section.heading(f"Labels to look at: {who} them with confidence")
+        section.table([error_row(one, error) for error in doubtful], f"suspicious-{name}")
+    found = slices(one, cut_words(one.texts, facts.tokenizer) if facts.tokenizer else None)
     if found:
         measure = "mean error" if one.task.kind == "regression" else "accuracy"
         section.heading("Slices of dev")
@@ -192,7 +207,7 @@ def _with_interval(one: Slice) -> str:
     return f"{one.value:.3f}" if one.examples < 2 else f"{one.value:.3f} ± {one.half_width:.3f}"
 
 
-def _error_row(one: TaskAnswers, error: Error) -> dict[str, object]:
+def error_row(one: TaskAnswers, error: Error) -> dict[str, object]:
     several = len(error.texts) > 1
     texts = {f"text {number}" if several else "text": Text(_cut(text)) for number, text in enumerate(error.texts, 1)}
     strength = "off by" if one.task.kind == "regression" else "confidence"

@@ -18,11 +18,17 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 INK = "#1b1b1c"  # of letters and FAINT of lines: on a page its own colours take their place
 FAINT = "#8a8a8c"
-WIDTH, HEIGHT = 6.4, 3.4  # inches; a page scales figures to what it has room for
+WIDTH, HEIGHT = 5.4, 3.2  # inches; a page scales figures to what it has room for, down to a phone
 
 
 def colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
+
+
+def short(name: str, most: int = 14) -> str:
+    """A user's name in a figure, where there is little room; a dollar would begin a formula."""
+    cut = name if len(name) <= most else f"{name[: most - 1]}…"
+    return cut.replace("$", r"\$")
 
 
 @contextmanager
@@ -36,7 +42,7 @@ def styled() -> Iterator[None]:
             "svg.fonttype": "none",  # letters stay letters
             "svg.hashsalt": "manyheads",  # the same figure is the same file
             "font.family": "sans-serif",
-            "font.size": 9.5,
+            "font.size": 10.5,
             "figure.figsize": (WIDTH, HEIGHT),
             "figure.constrained_layout.use": True,
             "axes.spines.top": False,
@@ -44,7 +50,7 @@ def styled() -> Iterator[None]:
             "axes.edgecolor": FAINT,
             "axes.labelcolor": INK,
             "axes.titlecolor": INK,
-            "axes.titlesize": 10,
+            "axes.titlesize": 11,
             "axes.titlelocation": "left",
             "text.color": INK,
             "xtick.color": INK,
@@ -55,7 +61,7 @@ def styled() -> Iterator[None]:
             "grid.linewidth": 0.6,
             "lines.linewidth": 1.6,
             "legend.frameon": False,
-            "legend.fontsize": 9,
+            "legend.fontsize": 10,
             "axes.prop_cycle": cycler(color=list(COLOURS)),
         }
     ):

@@ -6,18 +6,48 @@ from pathlib import Path
 
 from manyheads.errors import UserError, nearest
 from manyheads.files import write_bytes, write_text
-from manyheads.report.run_report import run_report
+from manyheads.report.page import FigureBook
 from manyheads.report.style import picture, styled
+from manyheads.study.study import OpenStudy
 
 FORMS = ("svg", "png", "pdf")
 
 
 def write_report(run: Path, output: Path | None = None, figures: Path | None = None, form: str = "svg") -> Path:
     """The page of a run, by default beside it; returns where it is."""
+    from manyheads.report.run_report import run_report
+
+    check_form(form)
+    return _write(run_report(run), output or run / "report.html", figures, form)
+
+
+def write_comparison(
+    runs: list[Path], output: Path | None = None, figures: Path | None = None, form: str = "svg"
+) -> Path:
+    """The page of several runs, each against the first; by default comparison.html where the command is given."""
+    from manyheads.report.compare_report import compare_report
+
+    check_form(form)
+    return _write(compare_report(runs), output or Path("comparison.html"), figures, form)
+
+
+def write_study_report(
+    opened: OpenStudy, output: Path | None = None, figures: Path | None = None, form: str = "svg"
+) -> Path:
+    """The page of a study, by default in the folder of its runs."""
+    from manyheads.report.study_report import study_report
+
+    check_form(form)
+    return _write(study_report(opened), output or opened.place.folder / f"{opened.study.name}.html", figures, form)
+
+
+def check_form(form: str) -> None:
     if form not in FORMS:
         raise UserError(f"--format: no form '{form}' of figures.{nearest(form, FORMS)}")
-    page, book = run_report(run)
-    file = output or run / "report.html"
+
+
+def _write(made: tuple[str, FigureBook], file: Path, figures: Path | None, form: str) -> Path:
+    page, book = made
     try:
         write_text(file, page)
         with styled():

@@ -43,15 +43,18 @@ def run(
 ) -> None:
     """Train what is not finished of a study, then print its table; for example: manyheads study run mine.yaml"""
     from manyheads.progress import Reporter
+    from manyheads.report.write import write_study_report
     from manyheads.study.run import check_folder, run_study
 
-    opened = _open(study, scale, output, overrides)
+    reporter = Reporter(quiet)
+    opened = open_from_words(study, scale, output, overrides)
     check_folder(output)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     at_once = jobs or _default_jobs(cores)
     chosen = opened.chosen(only or [])
-    ended = run_study(opened.place, chosen, Reporter(quiet), at_once, threads or max(1, cores // at_once), keep_models)
+    ended = run_study(opened.place, chosen, reporter, at_once, threads or max(1, cores // at_once), keep_models)
     _print_tables(opened, "terminal")
+    reporter.say(f"report → {write_study_report(opened)}")
     if any(one.state != "finished" for one in ended):
         raise typer.Exit(1)
 
@@ -63,7 +66,7 @@ def status(
     """How far every run of a study is, and why any has failed."""
     from manyheads.cli import print_table
 
-    opened = _open(study, scale, output, overrides)
+    opened = open_from_words(study, scale, output, overrides)
     standings = opened.standings()
     rows = [
         {
@@ -91,7 +94,7 @@ def table(
     """The study's table, of what is finished: means, differences, and which of them are real."""
     if form not in ("terminal", "markdown", "csv"):
         raise UserError(f"--format: expected terminal, markdown or csv, found '{form}'.")
-    _print_tables(_open(study, scale, output, overrides), form)
+    _print_tables(open_from_words(study, scale, output, overrides), form)
 
 
 @app.command("list")
@@ -141,7 +144,7 @@ def export(
     output: Output = Path("studies"),
 ) -> None:
     """Put the finished runs of a study into one small file: metrics, ids and numbers, no texts."""
-    opened = _open(study, scale, output, overrides)
+    opened = open_from_words(study, scale, output, overrides)
     done = list(dict.fromkeys(one for one, _ in opened.runs if opened.place.results.have(one)))
     if not done:
         raise UserError(f"{opened.study.name}: no run is finished yet.")
@@ -165,7 +168,7 @@ def take_in(
 # --- shared -----------------------------------------------------------------------------------------------------
 
 
-def _open(study: str, scale: str | None, output: Path, overrides: list[str] | None) -> OpenStudy:
+def open_from_words(study: str, scale: str | None, output: Path, overrides: list[str] | None) -> OpenStudy:
     from manyheads.recipe_file import parse_overrides
     from manyheads.study.study import open_study
 

@@ -30,6 +30,7 @@ class Cell:
 
     values: dict[int, float]  # by seed
     published: float | None = None
+    spread: Difference | None = None  # of the mean itself, as of its difference from 0
     difference: Difference | None = None  # from the row that is compared with
     verdict: Verdict | None = None
 
@@ -77,6 +78,9 @@ def make_table(study: Study, base: Recipe, rows: list[Row], found: Found) -> Stu
     done = [row.name for row in rows if found.get(row.name)]
     measured = {name: Measured(found[name], base, tasks) for name in done}
     made = [_row(name, columns, measured[name], found[name], study.published) for name in done]
+    for row in made:
+        for column in columns:
+            row.cells[column].spread = spread(column, measured[row.name])
     looked: list[tuple[Cell, str]] = []
     for row in made if reference in done else []:
         for column in columns if row.name != reference else ():
@@ -176,6 +180,17 @@ def compare(column: str, ours: Measured, theirs: Measured) -> Difference | None:
     return difference(
         [mine[seed] for seed in seeds], [other[seed] for seed in seeds], drawn[0][:, defined], drawn[1][:, defined]
     )
+
+
+def spread(column: str, ours: Measured) -> Difference | None:
+    """How sure a row's mean is, over seeds and dev examples."""
+    mine = ours.values(column)
+    if not mine:
+        return None
+    drawn = np.stack([ours.drawn(column, seed) for seed in mine])
+    drawn = drawn[:, np.isfinite(drawn).all(axis=0)]
+    nothing = [0.0] * len(mine)
+    return difference(list(mine.values()), nothing, drawn, np.zeros_like(drawn)) if drawn.shape[1] > 1 else None
 
 
 def _row(

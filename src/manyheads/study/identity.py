@@ -16,7 +16,16 @@ from manyheads.imports import fingerprint
 from manyheads.recipe import Recipe, Source
 from manyheads.task_data import check_files
 
-PLACES = ("name", "description", "output", "checkpoint", "imports", "pretrain")  # what does not change a result
+PLACES = (
+    "name",
+    "description",
+    "output",
+    "checkpoint",
+    "imports",
+    "pretrain",
+    "report",
+    "trackers",
+)  # what does not change a result
 
 
 def run_identity(recipe: Recipe) -> str:

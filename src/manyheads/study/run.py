@@ -179,7 +179,8 @@ def _start(place: Place, identity: str, planned: Planned, threads: int) -> Work 
 
 
 def _named(recipe: Recipe, place: Place, identity: str) -> Recipe:
-    return recipe.model_copy(update={"name": identity, "output": str((place.folder / "runs").resolve())})
+    runs = str((place.folder / "runs").resolve())
+    return recipe.model_copy(update={"name": identity, "output": runs, "report": False})
 
 
 def _finish(place: Place, work: Work, keep_models: bool) -> bool:

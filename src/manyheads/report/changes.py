@@ -1,0 +1,155 @@
+"""Two runs on the same dev examples: what differs, how sure that is, and which examples changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manyheads.metrics import primary
+from manyheads.metrics.base import find
+from manyheads.report.errors import shown
+from manyheads.report.gather import RunFacts, TaskAnswers
+from manyheads.study.bootstrap import drawn_metric
+from manyheads.study.statistics import Difference, Verdict, difference, verdicts
+
+SHOWN = 8  # examples of each direction
+UNCHANGED = ("name", "output", "description", "report", "trackers")  # settings that make no difference
+
+
+@dataclass
+class MetricChange:
+    """One metric of a task in both runs."""
+
+    task: str
+    metric: str
+    before: float
+    after: float
+    difference: Difference
+    verdict: Verdict = "not distinguishable"
+
+
+@dataclass(frozen=True)
+class Changed:
+    """An example that was answered differently."""
+
+    texts: tuple[str, ...]
+    true: str
+    before: str
+    after: str
+    size: float  # how much better or worse: chance of the true class, or distance from the true value
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Examples that became better, or worse."""
+
+    count: int
+    worst: list[Changed]  # those that changed most
+
+
+def comparable(before: RunFacts, after: RunFacts) -> tuple[list[str], list[str]]:
+    """Tasks that both runs answered on the same dev examples; and a sentence for each that they did not."""
+    tasks, notes = [], []
+    for task in after.answers:
+        if task not in before.answers:
+            notes.append(f"Task {task} is in {after.name} only.")
+        elif before.metrics["data"][f"{task} dev"] != after.metrics["data"][f"{task} dev"]:
+            notes.append(f"Task {task} cannot be compared: the runs were measured on different dev examples.")
+        else:
+            tasks.append(task)
+    notes += [f"Task {task} is in {before.name} only." for task in before.answers if task not in after.answers]
+    return tasks, notes
+
+
+def metric_changes(before: RunFacts, after: RunFacts, tasks: list[str]) -> list[MetricChange]:
+    """The primary metric of every task; what is said of them holds for all together (Holm)."""
+    found = []
+    for task in tasks:
+        metric = primary(after.answers[task].task)
+        dev = after.metrics["data"][f"{task} dev"]
+        values = [one.metrics["dev"]["metrics"][task].get(metric) for one in (before, after)]
+        if None in values:
+            continue
+        drawn = [
+            drawn_metric(one.answers[task].task, metric, one.answers[task].answers, one.answers[task].labels, dev)
+            for one in (before, after)
+        ]
+        defined = np.isfinite(drawn[0]) & np.isfinite(drawn[1])
+        if defined.sum() > 1:
+            change = difference([values[1]], [values[0]], drawn[1][None, defined], drawn[0][None, defined])
+            found.append(MetricChange(task, metric, values[0], values[1], change))
+    high = [find(one.metric.partition("/")[0].partition("(")[0]).best == "high" for one in found]
+    for one, verdict in zip(found, verdicts([one.difference for one in found], high), strict=True):
+        one.verdict = verdict
+    return found
+
+
+def example_changes(before: TaskAnswers, after: TaskAnswers) -> dict[str, Direction]:
+    """'better' and 'worse' examples: other classes and nearer to or farther from the truth."""
+    gain = _closeness(after) - _closeness(before)
+    if before.task.kind == "regression":
+        low, high = before.task.bounds or (float(before.labels.min()), float(before.labels.max()))
+        moved = np.abs(after.answers - before.answers) > (high - low) / 10
+    else:
+        moved = (before.guesses != after.guesses).reshape(len(gain), -1).any(axis=1)
+    return {
+        "better": _direction(before, after, moved & (gain > 0), gain),
+        "worse": _direction(before, after, moved & (gain < 0), -gain),
+    }
+
+
+def changed_settings(before: RunFacts, after: RunFacts) -> list[dict[str, str]]:
+    """Settings in which the two recipes differ."""
+    one, other = (
+        dict(_flat(facts.run.recipe.model_dump(mode="json", exclude=set(UNCHANGED)))) for facts in (before, after)
+    )
+    return [
+        {"setting": key, before.label: _said(one, key), after.label: _said(other, key)}
+        for key in dict.fromkeys([*one, *other])
+        if one.get(key) != other.get(key)
+    ]
+
+
+# --- one example ------------------------------------------------------------------------------------------------
+
+
+def _closeness(one: TaskAnswers) -> np.ndarray:
+    """[rows] the chance of what is true, or minus the distance from it."""
+    if one.task.kind == "regression":
+        return -np.abs(one.answers - one.labels)
+    if one.task.kind == "multi-label":
+        return np.where(one.labels == 1, one.answers, 1 - one.answers).mean(axis=1)
+    return one.answers[np.arange(len(one.labels)), one.labels]
+
+
+def _direction(before: TaskAnswers, after: TaskAnswers, chosen: np.ndarray, size: np.ndarray) -> Direction:
+    rows = np.flatnonzero(chosen)
+    most: Sequence[int] = rows[np.argsort(-size[rows], kind="stable")][:SHOWN].tolist() if after.texts else []
+    return Direction(
+        len(rows),
+        [
+            Changed(
+                after.texts[row],
+                shown(after, after.labels[row]),
+                shown(before, before.guesses[row]),
+                shown(after, after.guesses[row]),
+                float(size[row]),
+            )
+            for row in most
+        ],
+    )
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, one in value.items():
+            yield from _flat(one, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value
+
+
+def _said(settings: dict[str, Any], key: str) -> str:
+    return str(settings[key]) if key in settings else "–"

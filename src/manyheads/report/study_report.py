@@ -1,0 +1,167 @@
+"""The report of a study: what is real, how sure it is, what it costs, who helps whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from html import escape
+
+from manyheads.report import draw_study
+from manyheads.report.errors import suspicious_labels
+from manyheads.report.gather import TaskAnswers, add_texts
+from manyheads.report.page import FigureBook, Section, write_page
+from manyheads.report.run_report import error_row
+from manyheads.report.style import styled
+from manyheads.study import render
+from manyheads.study.comparison import Found, StudyTable
+from manyheads.study.results import Result
+from manyheads.study.study import OpenStudy
+from manyheads.study.transfer import TransferMatrix
+from manyheads.study.variants import ALL
+
+MEANS = "Points: seeds. Lines: mean with its 95 % interval over seeds and dev examples. Diamond: the paper's figure."
+DIFFERENCES = "Difference with its 95 % interval: green is better, orange worse, grey not distinguishable (Holm)."
+COST = "Numbers are those of rows in the table above. Quality with its 95 % interval, against what it took."
+TRANSFER = "Change against training alone; bold is real, ≈ not distinguishable."
+
+
+def study_report(opened: OpenStudy) -> tuple[str, FigureBook]:
+    """The page of a study, of what is finished, and its figures."""
+    found = opened.found()
+    results, matrix = opened.tables()
+    book = FigureBook()
+    notes: list[str] = []
+    with styled():
+        sections = [
+            _results(opened, results, found, book),
+            _cost(results, book),
+            _transfer(matrix, book),
+            _labels(opened, results, found, notes),
+            _runs(opened),
+        ]
+        title = f"{opened.study.name}: report of a study"
+        page = write_page(title, _lead(opened, results, matrix), sections, [*render.footer(results), *notes])
+    return page, book
+
+
+def _lead(opened: OpenStudy, results: StudyTable, matrix: TransferMatrix | None) -> list[str]:
+    """The question, what was run, and the answer."""
+    study = opened.study
+    lead = [f"<p><strong>{escape(study.question)}</strong></p>"] if study.question else []
+    tasks = ", ".join(opened.base.tasks)
+    seeds = len(study.seed_list)
+    paper = f" Paper {study.paper}, {', '.join(study.covers)}." if study.paper else ""
+    lead.append(
+        f'<p class="soft">{len(opened.rows)} rows × {seeds} seed{"s" if seeds > 1 else ""} on {escape(tasks)}, with '
+        f"{escape(opened.base.encoder.name)}.{escape(paper)}</p>"
+    )
+    told = verdicts(results, matrix)
+    items = "".join(f'<li>{escape(text)} <a href="#{where}">see</a></li>' for text, where in told)
+    lead.append(f'<div class="look" id="look"><strong>What was found</strong><ul>{items}</ul></div>')
+    return lead
+
+
+def verdicts(results: StudyTable, matrix: TransferMatrix | None) -> list[tuple[str, str]]:
+    """What may be said, a sentence each, with the section that shows it."""
+    told = []
+    alike = 0
+    for row in results.rows:
+        for column, title in results.columns.items():
+            cell = row.cells[column]
+            if cell.difference is None:
+                continue
+            if cell.verdict == "not distinguishable":
+                alike += 1
+                continue
+            change = render.shown_difference(cell).rsplit(" ", 1)[0]
+            told.append((f"{row.name} is {cell.verdict} than {results.reference} on {title}: {change}.", "results"))
+    if alike:
+        rest = ("one other" if alike == 1 else f"{alike} others") if told else ("one" if alike == 1 else f"all {alike}")
+        told.append((f"Not distinguishable: {rest} of the differences that were looked at.", "results"))
+    for task, cells in (matrix.cells if matrix else {}).items():
+        for other, cell in cells.items():
+            if cell.verdict in ("better", "worse"):
+                does = "gains" if cell.verdict == "better" else "loses"
+                change = render.shown_difference(cell).rsplit(" ", 1)[0]
+                told.append((f"{task} {does} from the company of {other}: {change}.", "transfer"))
+    if results.missing:
+        count = sum(results.missing.values())
+        told.append((f"Not finished: {count} row-seed{'s' if count > 1 else ''} of the study.", "runs"))
+    return told
+
+
+def _results(opened: OpenStudy, results: StudyTable, found: Found, book: FigureBook) -> Section:
+    section = Section("results", "Results")
+    columns = list(results.columns)
+    if opened.study.layout == "confusion":
+        task = columns[0].partition(".")[0]
+        for number, (name, grid) in enumerate(render.confusions(found, task, opened.study.published)):
+            section.heading(f"{name}: {task}")
+            section.table(grid, f"confusion-{number + 1}")
+        return section
+    numbered = [{"": str(place), **row} for place, row in enumerate(render.values(results), 1)]
+    section.table(numbered, "values")
+    section.figure(draw_study.means(results, columns), "means", "Means of rows with seeds", MEANS, book)
+    shown = render.differences(results)
+    if shown:
+        section.heading(f"Differences from {results.reference}")
+        section.table(shown, "differences")
+        drawn = draw_study.differences(results, columns)
+        section.figure(drawn, "difference-plot", f"Differences from {results.reference}", DIFFERENCES, book)
+    return section
+
+
+def _cost(results: StudyTable, book: FigureBook) -> Section:
+    section = Section("cost", "What it costs")
+    return section.figure(draw_study.cost(results), "cost-plot", "Quality against time and memory", COST, book)
+
+
+def _transfer(matrix: TransferMatrix | None, book: FigureBook) -> Section:
+    section = Section("transfer", "Who helps whom")
+    if matrix is None:
+        return section
+    section.text(f"At equal {matrix.equal}: what company changes against training alone.")
+    section.figure(draw_study.transfer(matrix), "transfer-map", "Transfer matrix", TRANSFER, book)
+    return section.table(render.transfers(matrix), "transfer-table")
+
+
+def _labels(opened: OpenStudy, results: StudyTable, found: Found, notes: list[str]) -> Section:
+    """Labels that every seed of the row that is compared with contradicts with confidence."""
+    section = Section("labels", "Labels to look at")
+    seeds = found.get(results.reference, {})
+    answered: dict[str, list[Result]] = {}
+    for members in seeds.values():
+        for task in opened.base.tasks:
+            result = members.get(task) or members.get(ALL)
+            if result is not None and task in result.answers:
+                answered.setdefault(task, []).append(result)
+    every = {
+        task: TaskAnswers(some[0].tasks[task], some[0].answers[task], some[0].labels[task], ids=some[0].ids[task])
+        for task, some in answered.items()
+    }
+    notes += add_texts(every, opened.base)
+    for task, one in every.items():
+        some = [result.answers[task] for result in answered[task]]
+        doubtful = suspicious_labels(one, some) if len(some) > 1 else []
+        if doubtful:
+            section.heading(
+                f"{task}: all {len(some)} seeds of {results.reference} contradict these labels with confidence"
+            )
+            section.table([error_row(one, error) for error in doubtful], f"suspicious-{task}")
+    return section
+
+
+def _runs(opened: OpenStudy) -> Section:
+    """Which runs are not finished, and why any has failed."""
+    section = Section("runs", "Runs")
+    standings = opened.standings()
+    counts = Counter(one.state for one in standings)
+    section.text(", ".join(f"{count} {state}" for state, count in counts.items()) + ".")
+    section.table(
+        [
+            {"run": one.planned.label, "state": one.state, "at": f"{one.share:.0%}", "reason": one.reason}
+            for one in standings
+            if one.state not in ("finished", "to do")
+        ],
+        "open-runs",
+    )
+    return section

@@ -1,0 +1,77 @@
+"""Trackers that users may have already (TensorBoard and others), by name, through accelerate; off unless named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manyheads.errors import UserError, nearest
+from manyheads.recipe import Recipe
+
+if TYPE_CHECKING:
+    from manyheads.job import TrainingJob
+
+
+def check_trackers(recipe: Recipe) -> None:
+    """Names that accelerate knows, of packages that are installed: it would leave out others without a word."""
+    from accelerate.tracking import get_available_trackers
+    from accelerate.utils import LoggerType
+
+    known = [str(one) for one in LoggerType if str(one) != "all"]
+    here = [str(one) for one in get_available_trackers()]
+    for name in recipe.trackers:
+        if name not in known:
+            raise UserError(f"{recipe.place('trackers')}: no tracker '{name}'.{nearest(name, known)}")
+        if name not in here:
+            raise UserError(f"{recipe.place('trackers')}: the package of '{name}' is not installed: pip install {name}")
+
+
+def tracker_settings(recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """What accelerate is told of trackers; nothing where there are none."""
+    from accelerate.utils import ProjectConfiguration
+
+    if not recipe.trackers:
+        return {}
+    place = ProjectConfiguration(project_dir=str(folder), logging_dir=str(folder / "trackers"))
+    return {"log_with": list(recipe.trackers), "project_config": place}
+
+
+@contextmanager
+def tracking(job: TrainingJob) -> Iterator[None]:
+    """Trackers are open while a run works, and closed whatever ends it."""
+    if not job.recipe.trackers:
+        yield
+        return
+    job.accelerator.init_trackers(job.recipe.name, config=dict(_flat(job.recipe.model_dump(mode="json"))))
+    try:
+        yield
+    finally:
+        for one in job.accelerator.trackers:
+            one.finish()
+
+
+def numbers_of(record: dict[str, Any]) -> dict[str, float]:
+    """A record of the log as named numbers: 'loss/sst', 'dev/sts/pearson'."""
+    found: dict[str, Any] = {}
+    if record["event"] == "step":
+        found = {"rate": record["rate"], "gradient_norm": record["gradient_norm"]}
+        for key in ("loss", "weights", "surgery", "regularise"):
+            found |= {f"{key}/{name}": value for name, value in record.get(key, {}).items()}
+    elif record["event"] in ("evaluate", "end"):
+        told, split = (record, "dev") if record["event"] == "evaluate" else (record["dev"], "end")
+        found = {f"{split}/overall": told["overall"]}
+        found |= {f"{split}/{task}/loss": value for task, value in told.get("losses", {}).items()}
+        for task, metrics in told["metrics"].items():
+            found |= {f"{split}/{task}/{metric}": value for metric, value in metrics.items()}
+    return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by dotted key, as trackers want them: no lists, no mappings."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _flat(one, f"{name}.{key}" if name else str(key))
+    elif value is not None:
+        yield name, value if isinstance(value, bool | int | float | str) else str(value)
