@@ -15,10 +15,11 @@ import pytest
 from building import NUMBERS, ORDINAL, TWO, a_task
 from command import check_refused, manyheads
 from manyheads import load_recipe, train
-from manyheads.report.errors import slices, suspicious_labels, worst_errors
+from manyheads.report.errors import cut_words, slices, suspicious_labels, worst_errors
 from manyheads.report.findings import findings
 from manyheads.report.gather import RunFacts, TaskAnswers
 from manyheads.report.run_report import run_report
+from manyheads.tokens import Tokenizer
 
 HOSTILE = [
     "<script>alert(1)</script> good",
@@ -47,20 +48,6 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
-
-
-@pytest.fixture(scope="module")
-def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The papers' three tasks on a toy, with weights that are learnt and conflicts measured, in two phases."""
-    output = tmp_path_factory.mktemp("report")
-    changes = {
-        "output": str(output),
-        "combine": "uncertainty",
-        "training.conflicts": 0.5,
-        "training.max_steps": None,
-        "phases": [{"epochs": 1, "tasks": ["sst"]}, {"epochs": 2}],
-    }
-    return train(load_recipe("scales/smoke", changes), quiet=True).folder
 
 
 def test_every_promised_figure_and_table_is_there(smoke_run: Path) -> None:
@@ -221,3 +208,42 @@ def test_what_to_look_at_follows_from_the_log(smoke_run: Path, tmp_path: Path) -
     assert not any(text.startswith("qqp over-fits") for text in told)
     page = run_report(folder)[0]
     assert "What to look at" in page
+
+
+def test_slices_by_how_words_are_cut(toy_encoder: Path) -> None:
+    """The toy's pieces are known: 'plays' is one, a strange sign is unknown, a strange word is cut into letters."""
+    tokenizer = Tokenizer(toy_encoder)
+    texts = [("the film plays", "the film"), ("the film ☃", "film"), ("the mxqzw", "film")]
+    cut = cut_words(texts, tokenizer)
+    pieces = [len(tokenizer.encode([word])[0]) for word in ("plays", "mxqzw")]
+    assert pieces[0] == 1
+    assert cut.unknown[1] == 1
+    assert cut.most.tolist() == [1, 1, max(1, pieces[1])]
+    found = {one.name: one.examples for one in slices(answered(TWO, [[0.1, 0.9]] * 3, [1, 0, 1], texts), cut)}
+    assert found["with pieces that the encoder does not know"] == int((cut.unknown > 0).sum())
+    assert found["with common words only (at most 1 piece)"] == int((cut.most <= 1).sum())
+
+
+def test_rates_are_drawn_by_group(smoke_run: Path) -> None:
+    """The heads learn at a hundredth: their line is that many times the phase's rate."""
+    from manyheads.report.draw_training import rates
+    from manyheads.report.style import styled
+
+    facts = RunFacts(smoke_run)
+    first = next(one for one in facts.log if one["event"] == "step")
+    assert first["rates"]["heads"] == pytest.approx(1e-2 / facts.run.recipe.training.learning_rate)
+    with styled():
+        figure = rates(facts)
+    assert figure is not None
+    lines = {line.get_label(): line.get_ydata() for line in figure.axes[0].get_lines()}
+    assert len(lines["heads"]) == len(facts.events("step"))
+    assert max(lines["heads"]) == pytest.approx(1e-2, rel=0.2)
+
+
+def test_seeds_beside_a_run_join_in_doubting_labels(toy_recipe: Callable[..., dict[str, Any]]) -> None:
+    folders = [train(load_recipe(toy_recipe(name=f"seed-{seed}", seed=seed)), quiet=True).folder for seed in range(2)]
+    train(load_recipe(toy_recipe(name="other", seed=5, training={"epochs": 1})), quiet=True)
+    facts = RunFacts(folders[0])
+    found = facts.same_but_for_the_seed("mood")
+    assert len(found) == 2
+    assert np.array_equal(found[1], RunFacts(folders[1]).tensors["mood.answers"])

@@ -14,6 +14,7 @@ from manyheads.tokens import Tokenizer
 WORST = 5  # examples shown of each kind
 SURE = 0.9  # confidence of an answer that contradicts its label, to call the label suspicious
 RARE = 4  # pieces of a word that is rare or misspelt
+WORD = re.compile(r"\w+|[^\w\s]+")
 NEGATIONS = re.compile(r"\b(?:not|no|never|none|nothing|nobody|neither|nor|cannot|without|\w+n['’]t)\b", re.IGNORECASE)
 
 
@@ -79,20 +80,20 @@ def suspicious_labels(one: TaskAnswers, several: list[np.ndarray] | None = None)
 class CutWords:
     """How the tokenizer took each example: [examples]."""
 
-    unknown: np.ndarray  # pieces that it does not know
+    unknown: np.ndarray  # words with pieces that it does not know
     most: np.ndarray  # pieces of the word that was cut most
 
 
 def cut_words(texts: list[tuple[str, ...]], tokenizer: Tokenizer) -> CutWords:
-    unknown, most = np.zeros(len(texts), dtype=int), np.zeros(len(texts), dtype=int)
     strange = {tokenizer.backend.token_to_id(name) for name in ("[UNK]", "<unk>")}
-    for side in range(len(texts[0]) if texts else 0):
-        found = tokenizer.backend.encode_batch([one[side] for one in texts], add_special_tokens=False)
-        for row, encoded in enumerate(found):
-            unknown[row] += sum(piece in strange for piece in encoded.ids)
-            words = [word for word in encoded.word_ids if word is not None]
-            most[row] = max(most[row], int(np.bincount(words).max()) if words else 0)
-    return CutWords(unknown, most)
+    words = [[word for text in one for word in WORD.findall(text)] for one in texts]
+    distinct = list({word for some in words for word in some})  # each is cut once, however often it is used
+    pieces = dict(zip(distinct, tokenizer.encode(distinct), strict=True))
+    unknown = {word for word, ids in pieces.items() if strange.intersection(ids)}
+    return CutWords(
+        np.array([sum(word in unknown for word in some) for some in words], dtype=int),
+        np.array([max((len(pieces[word]) for word in some), default=0) for some in words], dtype=int),
+    )
 
 
 def slices(one: TaskAnswers, cut: CutWords | None = None) -> list[Slice]:

@@ -20,7 +20,10 @@ SLOW_DRAWS = 200  # of metrics that are computed draw by draw
 def draws_of(dev: str, rows: int) -> np.ndarray:
     """[draws, rows] how often each of a dev set's rows is drawn; the same for everyone."""
     picks = generator(0, "bootstrap", dev)
-    return picks.multinomial(rows, np.full(rows, 1 / rows), size=DRAWS).astype(np.float32)
+    counts = np.empty((DRAWS, rows), dtype=np.float32)
+    for one in counts:
+        one[:] = np.bincount(picks.integers(rows, size=rows), minlength=rows)
+    return counts
 
 
 def drawn_metric(task: Task, metric: str, answers: np.ndarray, labels: np.ndarray, dev: str) -> np.ndarray:

@@ -1,0 +1,82 @@
+"""The report of a study: what it says follows from its table, finished or not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from command import check_refused, manyheads
+from manyheads.report.study_report import study_report, verdicts
+from manyheads.report.write import write_study_report
+from manyheads.study import render
+from manyheads.study.run import run_here
+from manyheads.study.smoke import open_smoke
+from manyheads.study.study import OpenStudy
+
+
+def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_path: Path) -> None:
+    file = write_study_report(finished_study, figures=tmp_path / "figures", form="png")
+    assert file == finished_study.place.folder / "b2-transfer-smoke.html"
+    text = file.read_text(encoding="utf-8")
+    assert finished_study.study.question in text
+    table, matrix = finished_study.tables()
+    for row in render.values(table):
+        assert all(cell in text for cell in row.values())
+    assert matrix is not None
+    for line in render.transfers(matrix):
+        assert all(cell in text for cell in line.values())
+    assert "Misprint in the paper&#x27;s T2" in text
+    names = {one.stem for one in (tmp_path / "figures").iterdir()}
+    assert names == {"means", "difference-plot", "cost-plot", "transfer-map"}
+
+
+def test_the_mean_of_a_row_has_an_interval(finished_study: OpenStudy) -> None:
+    """As a difference from nothing: the mean is the mean, and one seed's spread counts examples alone."""
+    table, _ = finished_study.tables()
+    for row in table.rows:
+        for cell in row.cells.values():
+            assert cell.spread is not None
+            assert cell.spread.mean == pytest.approx(cell.mean)
+            assert cell.spread.seeds == 2
+            assert cell.spread.half_width > 0
+
+
+def test_what_is_said_is_what_the_table_marks(finished_study: OpenStudy) -> None:
+    table, matrix = finished_study.tables()
+    cells = [cell for row in table.rows for cell in row.cells.values() if cell.difference is not None]
+    for cell in cells:
+        cell.verdict = "not distinguishable"
+    assert verdicts(table, None) == [
+        (f"Not distinguishable: all {len(cells)} of the differences that were looked at.", "results")
+    ]
+    cells[0].verdict = "worse"
+    first, rest = verdicts(table, None)
+    assert re.match(r"Best individual is worse than Best multitask on sst accuracy: [+−]\S+ ± \S+\.", first[0])
+    assert rest[0] == f"Not distinguishable: {len(cells) - 1} others of the differences that were looked at."
+    assert matrix is not None
+    one = matrix.cells["sst"]["qqp"]
+    one.verdict = "better"
+    assert any(text.startswith("sst gains from the company of qqp") for text, _ in verdicts(table, matrix))
+
+
+def test_a_study_that_is_not_finished(tmp_path: Path) -> None:
+    opened = open_smoke("papers/e1-encodings", tmp_path)
+    words = ["report", "papers/e1-encodings", "--scale", "smoke", "--studies", tmp_path]
+    check_refused(manyheads(*words), "no run is finished yet")
+    run_here(opened.place, *opened.runs[0])
+    result = manyheads(*words, "--output", tmp_path / "part.html")
+    assert result.returncode == 0, result.stderr
+    assert "Not finished" in (tmp_path / "part.html").read_text(encoding="utf-8")
+    _, book = study_report(opened)
+    assert "means" in book.figures
+    assert "difference-plot" not in book.figures, "there is nothing to compare with yet"
+
+
+def test_a_study_of_confusion_matrices(tmp_path: Path) -> None:
+    opened = open_smoke("papers/d7-confusion", tmp_path)
+    for identity, planned in opened.runs:
+        run_here(opened.place, identity, planned)
+    page, _ = study_report(opened)
+    assert 'id="confusion-1"' in page
