@@ -21,6 +21,7 @@ def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "combine": "uncertainty",
         "training.conflicts": 0.5,
         "training.max_steps": None,
+        "training.learning_rate": 3e-3,
         "training.head_rate": 1e-2,
         "phases": [{"epochs": 1, "tasks": ["sst"]}, {"epochs": 2}],
         "report": False,
@@ -36,6 +37,7 @@ def other_run(smoke_run: Path) -> Path:
         "output": str(smoke_run.parent),
         "training.epochs": 6,
         "training.max_steps": None,
+        "training.learning_rate": 3e-3,
         "tasks": ["sst", "sts"],
         "report": False,
     }

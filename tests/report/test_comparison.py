@@ -26,7 +26,7 @@ def test_classes_that_changed_in_each_direction() -> None:
     before = answered(TWO, [[0.8, 0.2], [0.4, 0.6], [0.9, 0.1], [0.6, 0.4]], right)
     after = answered(TWO, [[0.1, 0.9], [0.7, 0.3], [0.6, 0.4], [0.2, 0.8]], right)
     found = example_changes(before, after)
-    # 0 became right, 1 and 3 wrong; 2 is less sure, but the same class
+    # 0 became right, 1 and 3 wrong; 2 is less sure, but still right
     assert [one.texts[0] for one in found["better"].worst] == ["example 0"]
     assert found["better"].worst[0].size == pytest.approx(0.7)
     assert [(one.texts[0], one.before, one.after) for one in found["worse"].worst] == [
@@ -55,7 +55,9 @@ def test_what_two_runs_have_in_common(smoke_run: Path, other_run: Path) -> None:
         assert one.difference.mean == pytest.approx(own[1] - own[0])
     assert changes["sts"].difference.half_width > 0
     said = {row["setting"]: (row["learnt"], row["plain"]) for row in changed_settings(before, after)}
-    assert said["combine.losses.name"] == ("uncertainty", "sum")
+    assert said["combine.losses"] == ("uncertainty", "sum")
+    assert said["task qqp"] == ("yes", "–")
+    assert not any(setting.startswith("tasks.qqp") for setting in said)
     assert "name" not in said
     assert "seed" not in said
 

@@ -88,16 +88,17 @@ def metric_changes(before: RunFacts, after: RunFacts, tasks: list[str]) -> list[
 
 
 def example_changes(before: TaskAnswers, after: TaskAnswers) -> dict[str, Direction]:
-    """'better' and 'worse' examples: other classes and nearer to or farther from the truth."""
-    gain = _closeness(after) - _closeness(before)
+    """'better' and 'worse' examples: those that became right or wrong, of several classes those with more or fewer
+    right, of numbers those that came nearer or went farther by a tenth of the scale. Those that changed most first."""
+    closer = _closeness(after) - _closeness(before)
     if before.task.kind == "regression":
         low, high = before.task.bounds or (float(before.labels.min()), float(before.labels.max()))
-        moved = np.abs(after.answers - before.answers) > (high - low) / 10
+        gain = np.where(np.abs(closer) > (high - low) / 10, closer, 0.0)
     else:
-        moved = (before.guesses != after.guesses).reshape(len(gain), -1).any(axis=1)
+        gain = _right(after) - _right(before)
     return {
-        "better": _direction(before, after, moved & (gain > 0), gain),
-        "worse": _direction(before, after, moved & (gain < 0), -gain),
+        "better": _direction(before, after, gain > 0, closer),
+        "worse": _direction(before, after, gain < 0, -closer),
     }
 
 
@@ -106,11 +107,16 @@ def changed_settings(before: RunFacts, after: RunFacts) -> list[dict[str, str]]:
     one, other = (
         dict(_flat(facts.run.recipe.model_dump(mode="json", exclude=set(UNCHANGED)))) for facts in (before, after)
     )
-    return [
+    rows = [
         {"setting": key, before.label: _said(one, key), after.label: _said(other, key)}
         for key in dict.fromkeys([*one, *other])
-        if one.get(key) != other.get(key)
+        if one.get(key) != other.get(key) and not _of_a_missing_task(key, before, after)
     ]
+    for task in dict.fromkeys([*before.run.recipe.tasks, *after.run.recipe.tasks]):
+        has = ["yes" if task in facts.run.recipe.tasks else "–" for facts in (before, after)]
+        if "–" in has:
+            rows.append({"setting": f"task {task}", before.label: has[0], after.label: has[1]})
+    return rows
 
 
 # --- one example ------------------------------------------------------------------------------------------------
@@ -123,6 +129,11 @@ def _closeness(one: TaskAnswers) -> np.ndarray:
     if one.task.kind == "multi-label":
         return np.where(one.labels == 1, one.answers, 1 - one.answers).mean(axis=1)
     return one.answers[np.arange(len(one.labels)), one.labels]
+
+
+def _right(one: TaskAnswers) -> np.ndarray:
+    """[rows] how many classes are answered rightly: of one class 0 or 1."""
+    return (one.guesses == one.labels).reshape(len(one.labels), -1).sum(axis=1)
 
 
 def _direction(before: TaskAnswers, after: TaskAnswers, chosen: np.ndarray, size: np.ndarray) -> Direction:
@@ -141,6 +152,12 @@ def _direction(before: TaskAnswers, after: TaskAnswers, chosen: np.ndarray, size
             for row in most
         ],
     )
+
+
+def _of_a_missing_task(key: str, before: RunFacts, after: RunFacts) -> bool:
+    first, _, rest = key.partition(".")
+    task = rest.partition(".")[0]
+    return first == "tasks" and not (task in before.run.recipe.tasks and task in after.run.recipe.tasks)
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

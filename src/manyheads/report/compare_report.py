@@ -179,12 +179,11 @@ def _examples(before: RunFacts, after: RunFacts, tasks: list[str], several: bool
         title = f"{task}: which examples changed" + (f" ({after.label})" if several else "")
         section = Section("".join(c if c.isalnum() or c in "-_" else "-" for c in key), title)
         changed = example_changes(theirs, ours)
-        same = len(ours.labels) - sum(one.count for one in changed.values())
-        moved = "answered otherwise by more than a tenth of the scale" if ours.task.kind == "regression" else "changed"
-        section.text(
-            f"Of {len(ours.labels):,} examples {changed['better'].count:,} {moved} for the better, "
-            f"{changed['worse'].count:,} for the worse, {same:,} did not."
-        )
+        kinds = {"regression": ("came nearer by more than a tenth of the scale", "went as far away")}
+        kinds["multi-label"] = ("have more right classes", "have fewer")
+        better, worse = kinds.get(ours.task.kind, ("became right", "became wrong"))
+        counts = f"{changed['better'].count:,} {better}, {changed['worse'].count:,} {worse}"
+        section.text(f"Of {len(ours.labels):,} examples {counts}.")
         for way, direction in changed.items():
             _direction(section, way, direction, before.label, after.label)
         found.append(section)

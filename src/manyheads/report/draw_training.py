@@ -165,7 +165,9 @@ def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
     inside = axes.get_legend()
     if inside is not None:
         inside.remove()
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=1.2, columnspacing=1.2)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, handlelength=1.2, columnspacing=1.2, markerscale=1.8
+    )
 
 
 def _finish(axes: Axes, facts: RunFacts, x: str, y: str) -> None:

@@ -139,4 +139,4 @@ def _against(facts: RunFacts, alone: RunFacts, task: str) -> str:
     sure = abs(found.mean) > found.half_width
     helped = better(ours.task, values[0], values[1])
     told = ("sharing helped" if helped else "sharing hurt") if sure else "sharing made no difference that can be told"
-    return f"{told}: {found.mean:+.3f} ± {found.half_width:.3f} against {alone.name} (one seed)"
+    return f"{told} ({found.mean:+.3f} ± {found.half_width:.3f} against {alone.name}, one seed each)"

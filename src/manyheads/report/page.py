@@ -36,6 +36,11 @@ th, td { text-align: left; padding: .3rem .9rem .3rem 0; vertical-align: top; bo
   overflow-wrap: normal; }
 th { color: var(--soft); font-weight: 600; } td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.text { min-width: 12rem; unicode-bidi: plaintext; overflow-wrap: anywhere; }
+@media (max-width: 40rem) { table { font-size: .82rem; } th, td { padding-right: .6rem; }
+  .cards table, .cards tbody, .cards tr { display: block; } .cards thead { display: none; }
+  .cards tr { border-bottom: 1px solid var(--line); padding: .4rem 0; }
+  .cards td { display: inline-block; border: 0; padding: .1rem 1rem .1rem 0; } .cards td.text { display: block; }
+  .cards td:not(.text)::before { content: attr(data-title) " "; color: var(--soft); } }
 .look { background: var(--card); border-left: 3px solid var(--link); padding: .6rem .9rem; margin: 1rem 0; }
 .look ul { margin: .3rem 0; padding-left: 1.1rem; }
 details summary { cursor: pointer; color: var(--link); } pre { overflow-x: auto; font-size: .8rem; }
@@ -92,21 +97,25 @@ class Text(str):
 def table(rows: Sequence[dict[str, Any]], key: str = "") -> str:
     """Columns are those of the first row."""
     titles = list(rows[0])
+    cards = " cards" if any(isinstance(cell, Text) for cell in rows[0].values()) else ""  # rows apart on a phone
     head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    body = "".join("<tr>" + "".join(_cell(row.get(title, "")) for title in titles) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(_cell(row.get(title, ""), title if cards else "") for title in titles) + "</tr>"
+        for row in rows
+    )
     name = f' id="{escape(key)}"' if key else ""
-    return f'<div class="table"{name}><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="table{cards}"{name}><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, title: str) -> str:
+    named = f' data-title="{escape(title)}"' if title else ""
     if isinstance(value, Text):
-        return f'<td class="text" dir="auto">{escape(value)}</td>'
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return (
-            f'<td class="number">{value:,}</td>' if isinstance(value, int) else f'<td class="number">{value:.3f}</td>'
-        )
+        return f'<td class="text" dir="auto"{named}>{escape(value)}</td>'
     shown = "undefined" if value is None else str(value)
-    return f'<td class="number">{escape(shown)}</td>' if NUMBER.match(shown) else f"<td>{escape(shown)}</td>"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        shown = f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+    kind = ' class="number"' if NUMBER.match(shown) else ""
+    return f"<td{kind}{named}>{escape(shown)}</td>"
 
 
 def _in_rows(parts: list[str]) -> str:

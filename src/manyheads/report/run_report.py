@@ -11,7 +11,7 @@ from manyheads.progress import duration
 from manyheads.report import draw_answers, draw_training
 from manyheads.report.draw_conflict import conflict_map
 from manyheads.report.errors import Error, Slice, cut_words, slices, suspicious_labels, worst_errors
-from manyheads.report.findings import findings, headlines
+from manyheads.report.findings import Finding, findings, headlines
 from manyheads.report.gather import RunFacts, TaskAnswers
 from manyheads.report.page import FigureBook, Section, Text, table, write_page
 from manyheads.report.representation import clouds, draw_cloud
@@ -47,6 +47,7 @@ def _lead(facts: RunFacts) -> list[str]:
         f"task{'s' if len(recipe.tasks) > 1 else ''}: {escape(rows)} train examples. {done:,} steps in "
         f"{duration(seconds)}, seed {recipe.seed}.{state}</p>"
     ]
+    heads = headlines(facts)
     shown = [
         {
             "task": one.task,
@@ -54,16 +55,15 @@ def _lead(facts: RunFacts) -> list[str]:
             "dev": one.value,
             "95 % interval": f"{one.low:.3f} to {one.high:.3f}",
             "examples": one.examples,
-            **({"alone or shared": one.shared} if one.shared else {}),
         }
-        for one in headlines(facts)
+        for one in heads
     ]
     if shown:
         lead.append(table(shown, "headline"))
         lead.append(
             f'<p class="soft">Overall score {facts.metrics["dev"]["overall"]:.3f}. Intervals are over dev examples.</p>'
         )
-    told = findings(facts)
+    told = [Finding(f"{one.task}: {one.shared}.", "headline") for one in heads if one.shared] + findings(facts)
     if facts.finished and not told:
         calm = "no task over-fits, was better before or was hardly seen, and no two were found to fight"
         lead.append(
