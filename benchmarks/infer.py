@@ -1,0 +1,169 @@
+"""How fast a trained model answers, beside what a user would pick instead: in turns, on the same unsorted texts.
+
+    python benchmarks/infer.py [--data FOLDER] [--turns N] [--pairs N] [--write]
+
+Default encoder, float32, from texts to answers, tokenising included. With --data the pairs are Quora's dev pairs, else
+generated ones. Second table: several tasks that read the same sentences, answered from one encoder pass. --write puts
+the tables into docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+import floor
+from manyheads import Run, load_recipe, train
+from manyheads.data.demo import demo_rows
+from manyheads.encoder.bert import Bert
+from manyheads.model import TaskTokens
+from manyheads.predict import _passes
+from manyheads.run import _examples
+from manyheads.task_data import load_tasks
+from side_by_side import machine, write_block
+from train import spread
+
+Pair = tuple[str, str]
+COMPANY = (1, 2, 4, 8)  # tasks that read the same sentences
+
+
+def small_run(data: str | None, folder: str) -> Run:
+    """A run with a model to answer with; how well is not asked."""
+    source, root, task = ("papers-data", {"data.root": data}, "qqp") if data else ("demo", {}, "paraphrase")
+    changes = {
+        **root,
+        "output": folder,
+        "name": "pairs",
+        "tasks": [task],
+        "tasks.*.max_train": 32,
+        "tasks.*.max_dev": 32,
+        "training.max_steps": 1,
+        "report": False,
+    }
+    return train(load_recipe(source, changes), quiet=True)
+
+
+def texts_of(run: Run, count: int) -> list[Pair]:
+    """Pairs of the task's train data, in the order of the file, which is no order of length."""
+    recipe = run.recipe.model_copy(deep=True)
+    (name,) = recipe.tasks
+    recipe.tasks[name].max_train = count
+    one, other = load_tasks(recipe)[name].train.texts
+    return list(zip(one.to_pylist(), other.to_pylist(), strict=True))
+
+
+def rivals_of(run: Run) -> dict[str, Callable[[list[Pair]], object]]:
+    import transformers
+    from sentence_transformers import CrossEncoder
+
+    folder = run.folder / "best"  # which transformers reads as well
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    pipe = transformers.pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")
+    cross = CrossEncoder(str(folder), num_labels=1, device="cpu")
+    (task,) = run.model.tasks
+
+    def through_the_pipeline(batch: int) -> Callable[[list[Pair]], object]:
+        return lambda pairs: pipe([{"text": a, "text_pair": b} for a, b in pairs], batch_size=batch, truncation=True)
+
+    return {
+        "manyheads": lambda pairs: run.predict(task, pairs),
+        "transformers pipeline, batch 1": through_the_pipeline(1),
+        "transformers pipeline, batch 32": through_the_pipeline(32),
+        "sentence-transformers CrossEncoder.predict": lambda pairs: cross.predict(pairs, show_progress_bar=False),
+    }
+
+
+@torch.no_grad()
+def products_of(run: Run, pairs: list[Pair], whole: bool) -> list[floor.Product]:
+    """What must be multiplied to answer these pairs."""
+    model = run.model
+    (task,) = model.tasks.values()
+    data = TaskTokens(task, _examples(pairs, 2, task.name), model.tokenizer, cached=False)
+    assert isinstance(model.encoder, Bert)
+    found: list[floor.Product] = []
+    for asked in _passes(model, {task.name: data}, {task.name: np.arange(len(pairs))}, 4096):
+        packed = model.pack([(name, inputs) for name, _, inputs in asked])
+        found += floor.products(model.encoder, packed.tokens, whole, backward=False)
+    return found
+
+
+def measure(data: str | None, turns: int, count: int) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        run = small_run(data, folder)
+        every = texts_of(run, count * (turns + 1))
+        rivals = rivals_of(run)
+        taken: dict[str, list[float]] = {name: [] for name in (*rivals, "floor", "floor, whole model")}
+        for turn in range(turns + 1):
+            pairs = every[turn * count : (turn + 1) * count]
+            for name, answer in rivals.items():
+                began = time.perf_counter()
+                answer(pairs)
+                if turn:
+                    taken[name].append(time.perf_counter() - began)
+            for name, whole in (("floor", False), ("floor, whole model", True)):
+                seconds = floor.run(products_of(run, pairs, whole))
+                if turn:
+                    taken[name].append(seconds)
+    lines = ["| | time ÷ manyheads | pairs/s |", "|---|---|---|"]
+    for name, seconds in taken.items():
+        ratios = [one / own for one, own in zip(seconds, taken["manyheads"], strict=True)]
+        lines.append(f"| {name} | {spread(ratios)} | {statistics.median(count / one for one in seconds):.0f} |")
+    share = [100 * least / own for least, own in zip(taken["floor"], taken["manyheads"], strict=True)]
+    return [*lines, "", f"manyheads answers at {spread(share, 0)} % of the matrix-product floor."]
+
+
+def measure_company(turns: int, count: int) -> list[str]:
+    """Several tasks on the same sentences: what they cost together, against the first alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = [f"task{number}" for number in range(max(COMPANY))]
+        task = {"train": "demo:sentiment", "max_train": 32, "max_dev": 32}
+        recipe = {
+            "name": "company",
+            "output": folder,
+            "tasks": dict.fromkeys(names, task),
+            "training": {"max_steps": 1},
+            "report": False,
+        }
+        run = train(load_recipe(recipe), quiet=True)
+        every = [row["sentence"] for row in demo_rows("sentiment", "train")]
+        texts = [every[number % len(every)] + f" {number}" for number in range(count)]
+        taken: dict[int, list[float]] = {size: [] for size in COMPANY}
+        for turn in range(turns + 1):
+            for size in COMPANY:
+                began = time.perf_counter()
+                run._answers([run.model.tasks[name] for name in names[:size]], _examples(texts, 1, names[0]))
+                if turn:
+                    taken[size].append(time.perf_counter() - began)
+    lines = ["| tasks on the same sentences | time ÷ one task |", "|---|---|"]
+    for size, seconds in taken.items():
+        lines.append(f"| {size} | {spread([a / b for a, b in zip(seconds, taken[1], strict=True)])} |")
+    return lines
+
+
+def main() -> None:
+    given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    given.add_argument("--data", help="a folder of the course's csv files")
+    given.add_argument("--turns", type=int, default=5)
+    given.add_argument("--pairs", type=int, default=500, help="pairs, or sentences, per turn")
+    given.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
+    options = given.parse_args()
+    what = "Quora pairs" if options.data else "generated pairs"
+    lines = [f"{machine()}; {options.turns} turns of {options.pairs} {what}, unsorted.", ""]
+    lines += measure(options.data, options.turns, options.pairs)
+    company = [f"{machine()}; {options.turns} turns of {options.pairs} generated sentences.", ""]
+    company += measure_company(options.turns, options.pairs)
+    print("\n".join([*lines, "", *company]))
+    if options.write:
+        write_block("infer", lines)
+        write_block("infer company", company)
+
+
+if __name__ == "__main__":
+    main()

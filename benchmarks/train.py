@@ -1,0 +1,157 @@
+"""How fast three tasks are trained, beside what a user would pick instead: in turns, on the same examples.
+
+    python benchmarks/train.py [--data FOLDER] [--turns N] [--steps N] [--write]
+
+Default encoder, float32, batch 16 of every task per optimizer step. With --data the tasks are SST-5, Quora pairs and
+STS, else the generated demonstration tasks. A turn trains every rival on the same stretch of steps; ratios are taken
+within a turn. --write puts the tables into docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import floor
+from manyheads import training
+from manyheads.encoder.bert import Bert
+from manyheads.job import TrainingJob, prepare
+from manyheads.progress import Reporter
+from manyheads.recipe_file import load_recipe
+from manyheads.schedule import set_trainable
+from side_by_side import machine, write_block
+from training_rivals import CrossEncoderRival, Example, Plan, StarterLoop, Steps, TrainerRival
+
+Rival = Callable[[range], float]  # a stretch of steps → seconds
+
+
+class Ours:
+    """manyheads' own loop: the sampler, inputs, packing, forward, backward, clipping, AdamW, the log."""
+
+    def __init__(self, data: str | None, pairs_only: bool, folder: str) -> None:
+        source, root = ("papers-data", {"data.root": data}) if data else ("demo", {})
+        tasks = ["qqp", "sts"] if data else ["paraphrase", "similarity"]
+        changes = {
+            **root,
+            "output": folder,
+            "training.batch_size": 16,
+            "training.learning_rate": 1e-6,
+            "training.epochs": 50,
+            "training.conflicts": 0,  # rivals measure nothing
+            "sampler": "batch-round-robin",
+            **({"tasks": tasks} if pairs_only else {}),
+        }
+        self.job: TrainingJob = prepare(load_recipe(source, changes), Path(folder) / "run", Reporter(quiet=True), True)
+        set_trainable(self.job.model, self.job.schedule.phases[0])
+
+    def __call__(self, stretch: range) -> float:
+        began = time.perf_counter()
+        for step in stretch:
+            self.job.progress.step = step
+            training._step(self.job, self.job.schedule.phase(step), self.job.rounds_of(step), False)
+        return time.perf_counter() - began
+
+    def examples(self, stretch: range) -> Steps:
+        """The texts and labels of these steps, for the others."""
+        found = []
+        for step in stretch:
+            batches = [batch for one in self.job.rounds_of(step) for batch in one]
+            found.append([[self._example(batch.task, row) for row in batch.rows.tolist()] for batch in batches])
+        return found
+
+    def _example(self, task: str, row: int) -> Example:
+        data = self.job.train[task]
+        assert data.labels is not None
+        texts = tuple(column[row].as_py() for column in data.examples.texts)
+        return Example(task, texts, float(data.labels[row]))
+
+    def plan(self) -> Plan:
+        classes = {name: len(task.labels.names) or 1 for name, task in self.job.model.tasks.items()}
+        return Plan(self.job.encoder_folder, classes)
+
+    def floor(self, stretch: range, whole: bool) -> float:
+        """Seconds of the products of these steps alone."""
+        encoder, seconds = self.job.model.encoder, 0.0
+        assert isinstance(encoder, Bert)
+        for step in stretch:
+            for passing in self.job.backward._passes(self.job.rounds_of(step), None)[""]:
+                packed = self.job.model.pack([(task, inputs) for task, _, inputs in passing])
+                seconds += floor.run(floor.products(encoder, packed.tokens, whole, backward=True))
+        return seconds
+
+
+def turns_of(ours: Ours, rivals: dict[str, Callable[[Steps], float]], turns: int, steps: int) -> dict[str, list[float]]:
+    """Seconds of everyone in every turn; the first, in which everything is warmed up, is not counted."""
+    taken: dict[str, list[float]] = {name: [] for name in ("manyheads", *rivals, "floor", "floor, whole model")}
+    for turn in range(turns + 1):
+        stretch = range(turn * steps, (turn + 1) * steps) if turn else range(2)
+        given = ours.examples(stretch)
+        found = {"manyheads": ours(stretch), **{name: rival(given) for name, rival in rivals.items()}}
+        found["floor"] = ours.floor(stretch, whole=False)
+        found["floor, whole model"] = ours.floor(stretch, whole=True)
+        for name, seconds in found.items() if turn else ():
+            taken[name].append(seconds)
+    return taken
+
+
+def table(taken: dict[str, list[float]], examples: int) -> list[str]:
+    """A line for each: how many times as long as ours, and the rate, which is of this machine and moment."""
+    lines = ["| | time ÷ manyheads | examples/s |", "|---|---|---|"]
+    for name, seconds in taken.items():
+        ratios = [one / own for one, own in zip(seconds, taken["manyheads"], strict=True)]
+        rate = statistics.median(examples / one for one in seconds)
+        lines.append(f"| {name} | {spread(ratios)} | {rate:.1f} |")
+    share = [least / own for least, own in zip(taken["floor"], taken["manyheads"], strict=True)]
+    return [*lines, "", f"manyheads runs at {spread([100 * one for one in share], 0)} % of the matrix-product floor."]
+
+
+def spread(values: list[float], digits: int = 2) -> str:
+    """Median, and in brackets the quartiles, where there are enough."""
+    middle = f"{statistics.median(values):.{digits}f}"
+    if len(values) < 3:
+        return middle
+    low, _, high = statistics.quantiles(values, n=4)
+    return f"{middle} ({low:.{digits}f}–{high:.{digits}f})"
+
+
+def measure(data: str | None, turns: int, steps: int, pairs_only: bool) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        ours = Ours(data, pairs_only, folder)
+        plan = ours.plan()
+        rivals: dict[str, Callable[[Steps], float]] = {
+            "transformers Trainer": TrainerRival(plan, grouped=False),
+            "transformers Trainer, grouped by length": TrainerRival(plan, grouped=True),
+        }
+        if pairs_only:
+            rivals["sentence-transformers CrossEncoderTrainer"] = CrossEncoderRival(plan)
+        else:
+            rivals["plain padded loop"] = StarterLoop(plan)
+        taken = turns_of(ours, rivals, turns, steps)
+        return table(taken, steps * 16 * len(plan.tasks))
+
+
+def main() -> None:
+    given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    given.add_argument("--data", help="a folder of the course's csv files")
+    given.add_argument("--turns", type=int, default=5)
+    given.add_argument("--steps", type=int, default=16, help="optimizer steps per turn")
+    given.add_argument("--only", choices=("mix", "pairs"), help="one of the two tables")
+    given.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
+    options = given.parse_args()
+    for name, pairs_only in (("mix", False), ("pairs", True)):
+        if options.only in (None, name):
+            what = "SST-5, Quora, STS" if options.data else "generated tasks"
+            what = what if not pairs_only else "Quora and STS" if options.data else "the generated pair tasks"
+            head = f"{machine()}; {what}, batch 16 each; {options.turns} turns of {options.steps} steps."
+            lines = [head, "", *measure(options.data, options.turns, options.steps, pairs_only)]
+            print("\n".join(lines))
+            if options.write:
+                write_block(f"train {name}", lines)
+
+
+if __name__ == "__main__":
+    main()
