@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manyheads.errors import Interrupted, UserError
+from manyheads.errors import Interrupted, UserError, nearest
 from manyheads.study.commands import app as study_app
 
 app = typer.Typer(
@@ -195,7 +195,10 @@ def report(
         list[str], typer.Argument(metavar="RUN|STUDY...", help="A run folder, several to compare, or a study.")
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", help="The file to write; by default report.html in the run folder.")
+        Path | None,
+        typer.Option(
+            "--output", help="The file to write; by default report.html in the run, comparison.html, or STUDY.html."
+        ),
     ] = None,
     scale: Annotated[str | None, typer.Option("--scale", help="Of a study: smoke, small or full.")] = None,
     studies: Annotated[Path, typer.Option("--studies", help="Folder that keeps the runs of studies.")] = Path(
@@ -210,13 +213,19 @@ def report(
     """
     from manyheads.report.write import write_comparison, write_report, write_study_report
     from manyheads.study.commands import open_from_words
+    from manyheads.study.settings import shipped_studies
 
     if len(what) > 1 and not any("=" in one and not Path(one).is_dir() for one in what):
         print(write_comparison([Path(one) for one in what], output, figures, form))
     elif Path(what[0]).is_dir():
         if len(what) > 1:
             raise UserError(f"report: '{what[1]}' is a setting; only studies take settings.")
+        if scale is not None:
+            raise UserError("report: --scale is of studies; a run has none.")
         print(write_report(Path(what[0]), output, figures, form))
+    elif not Path(what[0]).is_file() and what[0] not in shipped_studies():
+        near = nearest(what[0], shipped_studies()) if what[0].startswith("papers/") else ""
+        raise UserError(f"report: '{what[0]}' is no run folder, no study file and no shipped study.{near}")
     else:
         print(write_study_report(open_from_words(what[0], scale, studies, what[1:]), output, figures, form))
 

@@ -51,7 +51,8 @@ def evaluate_model(
 
 
 def plain_loss(task: Task, answers: np.ndarray, labels: np.ndarray) -> float:
-    """−log of the right class's chance, or the squared error on the scale that the loss sees; mean over examples.
+    """−log of the right class's chance, or the squared error on the scale that the loss sees; mean over examples,
+    and over classes where an example may have several.
 
     The same for every loss a task may train with, so that curves of different runs can be compared.
     """
@@ -61,7 +62,7 @@ def plain_loss(task: Task, answers: np.ndarray, labels: np.ndarray) -> float:
         return float((((answers - labels) / task.unit) ** 2).mean())
     chances = np.clip(answers.astype(np.float64), 1e-12, 1 - 1e-12)
     if task.kind == "multi-label":
-        return float(-(labels * np.log(chances) + (1 - labels) * np.log(1 - chances)).sum(axis=1).mean())
+        return float(-(labels * np.log(chances) + (1 - labels) * np.log(1 - chances)).mean())
     return float(-np.log(chances[np.arange(len(labels)), labels]).mean())
 
 

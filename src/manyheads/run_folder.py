@@ -48,7 +48,15 @@ def open_folder(job: TrainingJob) -> None:
             for name, settings in job.recipe.tasks.items()
         }
         write_text(job.folder / "recipe.yaml", job.recipe.model_copy(update={"tasks": resolved}).to_yaml())
-        job.write_log({"event": "start", "steps": job.steps, "machine": job.machine, "notes": job.notes})
+        job.write_log(
+            {
+                "event": "start",
+                "steps": job.steps,
+                "batch_sizes": job.batch_sizes,
+                "machine": job.machine,
+                "notes": job.notes,
+            }
+        )
         tasks = [task.to_json() for task in job.model.tasks.values()]
         write_text(job.folder / "tasks.json", json.dumps(tasks, indent=1) + "\n")
 

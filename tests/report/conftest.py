@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hostile import HOSTILE
 
 from manyheads import load_recipe, train
 from manyheads.study.run import run_here
@@ -42,6 +45,38 @@ def other_run(smoke_run: Path) -> Path:
         "report": False,
     }
     return train(load_recipe("scales/smoke", changes), quiet=True).folder
+
+
+@pytest.fixture(scope="session")
+def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight tasks of texts and classes that would break a careless page: markup, signs, long words, many classes."""
+    folder = tmp_path_factory.mktemp("hostile")
+    odd = ["<b>bold</b>", "_hidden", "$a_{b$", "زبان", ' id="x" #1b1b1c', "a very long name of a class " * 3]
+    kinds = {"odd": odd, "many": [f"intent class {number}" for number in range(30)], "two": ["no", "yes"]}
+    tasks: dict[str, Any] = {}
+    for name in ("odd", "many", "two", "Two", *(f"more-{number}" for number in range(4))):
+        classes = kinds.get(name.lower(), ["no", "yes"])
+        with (folder / f"{len(tasks)}.csv").open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["sentence", "label"])
+            rows.writerows([f"{HOSTILE[i % 5]} {name} {i}", classes[i % len(classes)]] for i in range(120))
+        tasks[name] = {"train": f"{len(tasks)}.csv"}
+    with (folder / "several.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["sentence", "label"])
+        rows.writerows([f"{HOSTILE[i % 5]} {i}", ["red|blue", "red", "green|blue"][i % 3]] for i in range(60))
+    tasks["several"] = {"train": "several.csv", "kind": "multi-label", "separator": "|"}
+    recipe = {
+        "name": "$a_{b$ <i>run",
+        "encoder": "toy",
+        "data": {"root": str(folder), "dev_share": 0.5},
+        "tasks": tasks,
+        "training": {"epochs": 1, "conflicts": 0.5},
+        "combine": "uncertainty",
+        "output": str(folder / "runs"),
+        "report": False,
+    }
+    return train(load_recipe(recipe), quiet=True).folder
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,11 @@ def test_a_page_of_two_runs(smoke_run: Path, other_run: Path, tmp_path: Path) ->
     assert "learnt and plain: comparison of runs" in text
     assert "Task qqp is in learnt only." in text
     assert {one.name for one in (tmp_path / "figures").iterdir()} == {"changes.svg", "curves.svg"}
-    page, _ = compare_report([other_run, smoke_run, smoke_run])
-    assert "(2)" in page, "runs of one name and folder are told apart"
+    twin = tmp_path / smoke_run.parent.name / "copy"
+    shutil.copytree(smoke_run, twin)
+    page, _ = compare_report([other_run, smoke_run, twin])
+    assert "learnt (3)" in page, "runs of one name and folder's name are told apart"
+    check_refused(manyheads("report", smoke_run, smoke_run), "named twice")
 
 
 def test_runs_that_cannot_be_compared(smoke_run: Path, tmp_path: Path) -> None:

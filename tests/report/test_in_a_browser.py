@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from browser import FOUND, Browser
+from hostile import HOSTILE
 
 from manyheads.report.write import write_comparison, write_report, write_study_report
 from manyheads.study.study import OpenStudy
@@ -23,6 +24,11 @@ PROMISED = {
         *("conflict-map", "conflict-table", "metrics-sst", "confusion-sst", "classes-sst", "curves-sst"),
         *("calibration-sst", "ordinal-sst", "confusion-qqp", "curves-qqp", "calibration-qqp", "scatter-sts"),
         *("distributions-sts", "pca-sst", "pca-qqp", "pca-sts", "slices-sst", "slices-qqp", "slices-sts"),
+    ],
+    "hostile": [
+        *("headline", "look", "dev-metrics", "losses", "examples-seen", "weights", "conflict-map", "conflict-table"),
+        *("confusion-odd", "curves-odd", "pca-odd", "confusion-many", "confused-many", "curves-many", "pca-many"),
+        *("confusion-two", "confusion-Two", "classes-several", "curves-several", "slices-several"),
     ],
     "comparison": [
         "headline",
@@ -104,11 +110,16 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pages(
-    smoke_run: Path, other_run: Path, finished_study: OpenStudy, tmp_path_factory: pytest.TempPathFactory
+    smoke_run: Path,
+    other_run: Path,
+    hostile_run: Path,
+    finished_study: OpenStudy,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     return {
         "run": write_report(smoke_run, folder / "run.html"),
+        "hostile": write_report(hostile_run, folder / "hostile.html"),
         "comparison": write_comparison([smoke_run, other_run], folder / "comparison.html"),
         "study": write_study_report(finished_study, folder / "study.html"),
     }
@@ -144,6 +155,19 @@ def test_a_page_as_it_is_seen(kind: str, screen: str, dark: bool, browser: Brows
     )
     ink = browser.evaluate("getComputedStyle(document.body).color")
     assert ink in colours, "figures take the page's colour"
+
+
+def test_hostile_words_are_seen_as_they_are(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["hostile"], 1280, 900, dark=False)
+    assert browser.evaluate("document.querySelectorAll('script, img, b, i').length") == 0
+    ids = browser.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
+    assert len(ids) == len(set(ids))
+    words = browser.evaluate("document.body.textContent")
+    for one in HOSTILE:
+        assert one[:300] in words
+    drawn = browser.evaluate("[...document.querySelectorAll('figure svg text')].map(one => one.textContent.trim())")
+    assert {"<b>bold</b>", "\u200b_hidden", "$a_{b$", "زبان"} <= set(drawn)
+    assert browser.evaluate("document.querySelector('h1').textContent").startswith("$a_{b$ <i>run:")
 
 
 def test_a_page_needs_no_javascript(browser: Browser, pages: dict[str, Path]) -> None:

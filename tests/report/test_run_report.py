@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,23 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hostile import HOSTILE
 
 from building import NUMBERS, ORDINAL, TWO, a_task
 from command import check_refused, manyheads
 from manyheads import load_recipe, train
 from manyheads.report.errors import cut_words, slices, suspicious_labels, worst_errors
-from manyheads.report.findings import findings
+from manyheads.report.findings import findings, headlines, wilson
 from manyheads.report.gather import RunFacts, TaskAnswers
 from manyheads.report.run_report import run_report
 from manyheads.tokens import Tokenizer
-
-HOSTILE = [
-    "<script>alert(1)</script> good",
-    "a" * 900,
-    '"><img src=x onerror=alert(2)> bad',
-    "مرحبا بالعالم bad",
-    "🎬🍿 great & <b>poor</b>",
-]
 
 
 class Page(HTMLParser):
@@ -183,7 +177,7 @@ def test_slices_by_hand() -> None:
     ]
     found = {one.name: one for one in slices(answered(TWO, [[0.1, 0.9]] * 4, [1, 0, 1, 1], texts))}
     assert (found["all"].examples, found["all"].value) == (4, 0.75)
-    assert found["all"].half_width == pytest.approx(1.96 * 0.5 / 2)
+    assert (found["all"].low, found["all"].high) == pytest.approx((0.3006, 0.9544), abs=1e-4)  # Wilson's, of 3 in 4
     assert (found["with a negation"].examples, found["with a negation"].value) == (2, 1.0)
     assert found["most words shared (0.7 and more)"].examples == 2
     assert found["few words shared (under 0.3)"].examples == 2
@@ -191,7 +185,6 @@ def test_slices_by_hand() -> None:
 
 def test_what_to_look_at_follows_from_the_log(smoke_run: Path, tmp_path: Path) -> None:
     """Over-fitting and forgetting are put into a copy of a log, and are then said with their figures."""
-    import shutil
 
     folder = tmp_path / "copy"
     shutil.copytree(smoke_run, folder)
@@ -247,3 +240,74 @@ def test_seeds_beside_a_run_join_in_doubting_labels(toy_recipe: Callable[..., di
     found = facts.same_but_for_the_seed("mood")
     assert len(found) == 2
     assert np.array_equal(found[1], RunFacts(folders[1]).tensors["mood.answers"])
+
+
+def test_a_run_killed_while_it_finishes(smoke_run: Path, tmp_path: Path) -> None:
+    """Answers are there, metrics are not yet: a report of a run that goes on, with its last evaluation on top."""
+    folder = tmp_path / "copy"
+    shutil.copytree(smoke_run, folder)
+    (folder / "metrics.json").unlink()
+    result = manyheads("report", folder)
+    assert result.returncode == 0, result.stderr
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert "dev at step" in text
+    assert f"manyheads resume {folder}" in text
+    assert "confusion-sst" not in text
+
+
+def test_damaged_files_are_named(smoke_run: Path, tmp_path: Path) -> None:
+    for name in ("dev.safetensors", "tasks.json"):
+        folder = tmp_path / name
+        shutil.copytree(smoke_run, folder)
+        (folder / name).write_bytes(b"{")
+        check_refused(manyheads("report", folder), name, "damaged")
+
+
+def test_sharing_is_measured_against_the_most_alike_run(toy_recipe: Callable[..., dict[str, Any]]) -> None:
+    """A hardly trained run beside is no fair baseline where a better one is; and what differs is said."""
+    alone = {"mood": toy_recipe()["tasks"]["mood"]}
+    short = {**toy_recipe()["training"], "max_steps": 1, "learning_rate": 1e-9}
+    train(load_recipe(toy_recipe(name="aa-hardly", tasks=alone, seed=7, training=short)), quiet=True)
+    shared = train(load_recipe(toy_recipe(name="shared")), quiet=True).folder
+    facts = RunFacts(shared)
+    told = {one.task: one.shared for one in headlines(facts)}
+    assert "against aa-hardly, which also differs in" in told["mood"]
+    assert "training.max_steps" in told["mood"]
+    assert told["near"] == ""
+    train(load_recipe(toy_recipe(name="fair", tasks=alone)), quiet=True)
+    told = {one.task: one.shared for one in headlines(RunFacts(shared))}
+    assert "against fair; one seed each" in told["mood"]
+    # a neighbour that cannot be read is left out, and named
+    (shared.parent / "fair" / "recipe.yaml").write_text("tasks: [")
+    page, _ = run_report(shared)
+    assert "The run fair beside this one cannot be read" in page
+
+
+def test_a_starved_task_and_constant_answers_are_said(smoke_run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(smoke_run, folder)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics["examples_seen"]["qqp"] = 9
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    facts = RunFacts(folder)
+    facts.answers["sst"].answers[:] = [0.0, 0.0, 1.0, 0.0, 0.0]
+    told = [one.text for one in findings(facts)]
+    assert any(text.startswith("qqp was starved: ") for text in told)
+    assert any(text.startswith("sst always answers 2") for text in told)
+
+
+def test_wilsons_interval() -> None:
+    """Of 0 in 10: 0 to 0.278; of 5 in 10: 0.237 to 0.763 (textbook figures)."""
+    assert wilson(0.0, 10) == pytest.approx((0.0, 0.2775), abs=1e-3)
+    assert wilson(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-3)
+
+
+def test_a_large_dev_set_makes_no_large_page(toy_recipe: Callable[..., dict[str, Any]], toy_data: Path) -> None:
+    """20,000 dev examples: what is drawn is thinned. How long it takes: benchmarks/report.py."""
+    rows = [f"{i},the film was {['dull', 'good', 'great'][i % 3]} {i % 97},{i % 3}" for i in range(20_000)]
+    (toy_data / "dev.csv").write_text("id,sentence,label\n" + "\n".join(rows) + "\n")
+    tasks = {"mood": {"train": "mood.csv", "dev": "dev.csv", "labels": ["0", "1", "2", "3"], "kind": "ordinal"}}
+    run = train(load_recipe(toy_recipe(tasks=tasks, training={"max_steps": 2})), quiet=True)
+    page, _ = run_report(run.folder)
+    assert len(page.encode()) < 3_000_000
+    assert "20,000" in page

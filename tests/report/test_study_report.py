@@ -22,8 +22,13 @@ def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_p
     text = file.read_text(encoding="utf-8")
     assert finished_study.study.question in text
     table, matrix = finished_study.tables()
-    for row in render.values(table):
-        assert all(cell in text for cell in row.values())
+    for row in table.rows:
+        assert row.name in text
+        for cell in row.cells.values():
+            assert cell.spread is not None
+            low, high = (render.number(cell.mean + sign * cell.spread.half_width) for sign in (-1, 1))
+            assert f"{render.number(cell.mean)} ({low} to {high})" in text
+            assert cell.published is None or f">{render.number(cell.published)}<" in text
     assert matrix is not None
     for line in render.transfers(matrix):
         assert all(cell in text for cell in line.values())

@@ -16,21 +16,25 @@ from manyheads.report.changes import (
     example_changes,
     metric_changes,
 )
-from manyheads.report.draw_training import side_by_side
+from manyheads.report.draw_training import legend_below, side_by_side
 from manyheads.report.gather import RunFacts
 from manyheads.report.page import FigureBook, Section, Text, table, write_page
-from manyheads.report.style import FAINT, colour, styled
+from manyheads.report.style import FAINT, colour, line, short, styled
 from manyheads.study.render import MARKS, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TITLES = ("run", "it", "task", "metric", "difference", "setting", "text", "text 1", "text 2", "true", "by")
 CURVES = "Primary metric on dev against examples of all tasks together: the same work, whatever the order of tasks."
 INTERVALS = "Difference with its 95 % interval over dev examples. Green is better, orange worse, grey cannot be told."
 
 
 def compare_report(folders: list[Path]) -> tuple[str, FigureBook]:
     """The page of two runs or more, each against the first."""
+    twice = next((one for one in folders if [other.resolve() for other in folders].count(one.resolve()) > 1), None)
+    if twice is not None:
+        raise UserError(f"{twice}: named twice; a run does not differ from itself.")
     every = [RunFacts(folder) for folder in folders]
     for facts in every:
         if not facts.finished:
@@ -65,6 +69,8 @@ def _tell_apart(every: list[RunFacts]) -> None:
     for facts in every:
         if names.count(facts.name) > 1:
             facts.label = f"{facts.folder.parent.name}/{facts.name}"
+        if facts.label in TITLES:
+            facts.label = f"run {facts.label}"
     labels = [facts.label for facts in every]
     for number_, facts in enumerate(every, 1):
         if labels.count(facts.label) > 1:
@@ -82,7 +88,12 @@ def _lead(every: list[RunFacts], changes: dict[str, list[MetricChange]]) -> list
             lines.append(f"{name} and {first.label} are not distinguishable on {', '.join(alike)}.")
     items = "".join(f'<li>{escape(line)} <a href="#metrics">see</a></li>' for line in lines)
     overall = [
-        {"run": facts.label, "overall": facts.metrics["dev"]["overall"], "seed": facts.run.recipe.seed}
+        {
+            "run": facts.label,
+            "overall": facts.metrics["dev"]["overall"],
+            "of tasks": ", ".join(facts.metrics["dev"]["metrics"]),
+            "seed": facts.run.recipe.seed,
+        }
         for facts in every
     ]
     return [
@@ -127,9 +138,8 @@ def _draw_changes(changes: dict[str, list[MetricChange]]) -> Figure:
             capsize=2,
             color=shades[one.verdict],
         )
-    names = [
-        f"{name}: {one.task} {one.metric}" if len(changes) > 1 else f"{one.task} {one.metric}" for name, one in rows
-    ]
+    who = {name: f"{short(name, 20)}: " if len(changes) > 1 else "" for name in changes}
+    names = [f"{who[name]}{short(one.task)} {one.metric}" for name, one in rows]
     axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
@@ -152,10 +162,12 @@ def _curves(every: list[RunFacts], book: FigureBook) -> Section:
             ]
             points = [(seen, value) for seen, value in points if value is not None]
             if points:
-                axes.plot(*zip(*points, strict=True), "o-", markersize=3.5, color=colour(index), label=facts.label)
-        axes.set_title(task)
+                axes.plot(
+                    *zip(*points, strict=True), marker="o", markersize=3.5, label=short(facts.label, 30), **line(index)
+                )
+        axes.set_title(short(task, 20))
         axes.set_xlabel("examples seen")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, handlelength=1.2)
+    legend_below(figure, 2)
     return section.figure(figure, "curves", "Dev metrics of all runs", CURVES, book)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from manyheads.report.draw_training import legend_below, side_by_side
 from manyheads.report.gather import TaskAnswers
-from manyheads.report.style import FAINT, colour, short
+from manyheads.report.style import COLOURS, FAINT, colour, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,11 +38,19 @@ def confusion(one: TaskAnswers) -> Figure:
             fontsize=9,
             color="#ffffff" if share > 0.55 else "#1d2733",
         )
-    axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
-    axes.set_yticks(range(len(names)), names)
+    if len(names) <= WRITTEN:
+        flat = max(map(len, names)) * len(names) < 40  # there is room for all of them in a row
+        axes.set_xticks(range(len(names)), names, rotation=0 if flat else 30, ha="center" if flat else "right")
+        axes.set_yticks(range(len(names)), names)
     axes.grid(visible=False)
     _labelled(axes, "", "guessed", "true")
     return figure
+
+
+def largest_classes(one: TaskAnswers) -> list[int]:
+    """As many classes as there are colours: those with the most examples, in their own order."""
+    true = one.labels.sum(axis=0) if one.labels.ndim == 2 else confusion_counts(one).sum(axis=1)
+    return sorted(np.argsort(-true, kind="stable")[: len(COLOURS)].tolist())
 
 
 def confusion_counts(one: TaskAnswers) -> np.ndarray:
@@ -53,11 +61,11 @@ def confusion_counts(one: TaskAnswers) -> np.ndarray:
 
 
 def curves(one: TaskAnswers) -> Figure | None:
-    """ROC and precision against recall of each class; of two classes those of the second."""
+    """ROC and precision against recall of each class; of two classes those of the second, of many the largest."""
     from sklearn.metrics import precision_recall_curve, roc_curve
 
     names = one.task.labels.names
-    classes = [1] if len(names) == 2 and one.labels.ndim == 1 else range(len(names))
+    classes = [1] if len(names) == 2 and one.labels.ndim == 1 else largest_classes(one)
     figure, (left, right) = side_by_side(2)
     drawn = 0
     for index in classes:
@@ -67,15 +75,15 @@ def curves(one: TaskAnswers) -> Figure | None:
         chances = one.answers[:, index]
         false, true, _ = roc_curve(wanted, chances)
         precision, recall, _ = precision_recall_curve(wanted, chances)
-        left.plot(*_few(false, true), color=colour(index), label=short(names[index]))
-        right.plot(*_few(recall, precision), color=colour(index), label=short(names[index]))
+        left.plot(*_few(false, true), color=colour(drawn), label=short(names[index]))
+        right.plot(*_few(recall, precision), color=colour(drawn), label=short(names[index]))
         drawn += 1
     if not drawn:
         return None
     left.plot([0, 1], [0, 1], ":", color=FAINT)
     _labelled(left, "ROC", "false positives", "true positives")
     _labelled(right, "precision and recall", "recall", "precision")
-    legend_below(figure, left)
+    legend_below(figure)
     return figure
 
 

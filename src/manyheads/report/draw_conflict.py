@@ -14,6 +14,8 @@ from manyheads.report.style import short
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Pair = tuple[str, str]
+PAIRS = 6  # shown at the most
 STRETCHES = 24  # columns at the most
 
 
@@ -21,10 +23,10 @@ def conflict_map(facts: RunFacts) -> Figure | None:
     """A panel per pair of tasks: rows are layers, columns stretches of training, colour the mean cosine."""
     found = facts.events("conflicts")
     tasks = [task for task in facts.run.recipe.tasks if any(task in one["tasks"] for one in found)]
-    pairs = list(combinations(tasks, 2))
-    if not found or not pairs:
-        return None
     groups = list(dict.fromkeys(group for one in found for group in one["cosines"]))
+    pairs = _most_telling(list(combinations(tasks, 2)), found, groups)
+    if not pairs:
+        return None
     figure, every = side_by_side(len(pairs), height=1.2 + 0.19 * len(groups))
     largest = max(0.1, *(abs(value or 0.0) for one in found for some in one["cosines"].values() for value in some))
     image = None
@@ -48,6 +50,18 @@ def conflict_map(facts: RunFacts) -> Figure | None:
     assert image is not None
     figure.colorbar(image, ax=every, label="cosine", shrink=0.9)
     return figure
+
+
+def _most_telling(pairs: list[Pair], found: list[dict[str, object]], groups: list[str]) -> list[Pair]:
+    """As many pairs as can be shown: those that fight or help most."""
+    strength: dict[Pair, float] = {}
+    for pair in pairs:
+        some = [_cosine(record, group, *pair) for record in found for group in groups]
+        kept = [value for value in some if value is not None]
+        if kept:
+            strength[pair] = abs(float(np.mean(kept)))
+    chosen = sorted(strength, key=lambda pair: -strength[pair])[:PAIRS]
+    return [pair for pair in pairs if pair in chosen]
 
 
 def _cosine(record: dict[str, object], group: str, one: str, other: str) -> float | None:

@@ -34,26 +34,25 @@ def differences(table: StudyTable, columns: list[str]) -> Figure | None:
 def cost(table: StudyTable) -> Figure | None:
     """Quality against time and memory: the best rows lie high and to the left."""
     column = "overall" if "overall" in table.columns else next(iter(table.columns))
-    rows = [row for row in table.rows if row.cells[column].values]
+    rows = {place: row for place, row in enumerate(table.rows, 1) if row.cells[column].values}
     if len(rows) < 2:
         return None
     figure, every = side_by_side(2, height=2.9)
-    whats = (("minutes of training", [row.seconds / 60 for row in rows]), ("gigabytes at most", _memory(rows)))
+    minutes = [row.seconds / 60 for row in rows.values()]
+    memory = [row.gigabytes for row in rows.values()]
+    whats = (("minutes of training", minutes), ("gigabytes at most", memory))
     for axes, (what, values) in zip(every, whats, strict=True):
-        for index, (row, value) in enumerate(zip(rows, values, strict=True)):
+        for (place, row), value in zip(rows.items(), values, strict=True):
             cell = row.cells[column]
             half = cell.spread.half_width if cell.spread else 0.0
-            axes.errorbar(value, cell.mean, yerr=half, fmt="o", markersize=5, capsize=2, color=colour(index), alpha=0.9)
-            shown = str(index + 1)
-            axes.annotate(shown, (value, cell.mean), (5, 3), textcoords="offset points", fontsize=8.5)
+            axes.errorbar(
+                value, cell.mean, yerr=half, fmt="o", markersize=5, capsize=2, color=colour(place - 1), alpha=0.9
+            )
+            axes.annotate(str(place), (value, cell.mean), (5, 3), textcoords="offset points", fontsize=8.5)
         axes.set_xlabel(what)
         axes.set_xlim(0, 1.12 * max(values))
     every[0].set_ylabel(table.columns[column])
     return figure
-
-
-def _memory(rows: list[TableRow]) -> list[float]:
-    return [row.gigabytes for row in rows]
 
 
 def transfer(matrix: TransferMatrix) -> Figure | None:

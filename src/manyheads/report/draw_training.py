@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyheads.report.gather import RunFacts
-from manyheads.report.style import COLOURS, FAINT, WIDTH, colour
+from manyheads.report.style import COLOURS, FAINT, WIDTH, colour, line, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+FEW = 4  # tasks, whose names fit into a figure
 POINTS = 300  # of a curve: more would not be seen
 
 
@@ -28,11 +29,12 @@ def dev_metrics(facts: RunFacts) -> Figure | None:
         points = [(one["step"], one["metrics"][task].get(metric)) for one in found if task in one["metrics"]]
         points = [(step, value) for step, value in points if value is not None]
         if points:
-            axes.plot(
-                *zip(*points, strict=True), marker="o", markersize=3.5, label=f"{task} {metric}", color=colour(number)
-            )
+            named = f"{short(task)} {metric}"
+            axes.plot(*zip(*points, strict=True), marker="o", markersize=3.5, label=named, **line(number))
     axes.plot([one["step"] for one in found], [one["overall"] for one in found], "--", color=FAINT, label="overall")
     _finish(axes, facts, "step", "on dev")
+    if len(facts.run.recipe.tasks) > FEW:
+        legend_below(figure, 2)
     return figure
 
 
@@ -49,14 +51,15 @@ def losses(facts: RunFacts) -> Figure | None:
         dev = [(one["step"], one["losses"][task]) for one in facts.events("evaluate") if task in one.get("losses", {})]
         if dev:
             axes.plot(*zip(*dev, strict=True), "o--", markersize=3.5, color=colour(number), alpha=0.7, label="dev")
-        axes.set_title(task)
+        axes.set_title(short(task, 20))
         _finish(axes, facts, "step", "loss" if not number else "")
     return figure
 
 
 def examples_seen(facts: RunFacts) -> Figure | None:
-    """How the examples of each step are shared among tasks: the order of training."""
+    """How the examples of each stretch of steps are shared among tasks: the order of training."""
     steps = facts.events("step")
+    sizes = facts.batch_sizes
     if not steps:
         return None
     tasks = list(facts.run.recipe.tasks)
@@ -65,15 +68,17 @@ def examples_seen(facts: RunFacts) -> Figure | None:
     for one in steps:
         place = min(int(np.searchsorted(edges, one["step"], side="left")) - 1, len(edges) - 2)
         for task in one["loss"]:
-            counts[tasks.index(task), max(0, place)] += 1
+            counts[tasks.index(task), max(0, place)] += sizes[task]
     shares = counts / np.maximum(counts.sum(axis=0), 1)
     figure, axes = side_by_side(height=2.2)
-    axes.stackplot(
-        (edges[:-1] + edges[1:]) / 2, shares, labels=tasks, colors=[colour(i) for i in range(len(tasks))], step="mid"
-    )
+    shades = [colour(number) for number in range(len(tasks))]
+    names = [short(task) for task in tasks]
+    bands = axes.stackplot((edges[:-1] + edges[1:]) / 2, shares, labels=names, colors=shades, step="mid")
+    for number, band in enumerate(bands):
+        band.set_hatch(("", "//", "..", "xx")[number // len(COLOURS) % 4])  # the seventh has the first one's colour
     axes.set_ylim(0, 1)
-    _finish(axes, facts, "step", "share of batches")
-    legend_below(figure, axes)
+    _finish(axes, facts, "step", "share of examples")
+    legend_below(figure)
     return figure
 
 
@@ -108,14 +113,18 @@ def task_weights(facts: RunFacts) -> Figure | None:
         for number, task in enumerate(facts.run.recipe.tasks):
             points = [(one["step"], one[kind][task]) for one in steps if task in one.get(kind, {})]
             if points:
-                axes.plot(*_smooth(points), label=task, color=colour(number))
+                axes.plot(*_smooth(points), label=short(task), **line(number))
         axes.set_title({"weights": "weights of losses", "surgery": "weights after surgery"}[kind])
         _finish(axes, facts, "step", "factor" if axes is every[0] else "")
+    if len(facts.run.recipe.tasks) > FEW:
+        legend_below(figure)
     return figure
 
 
 def gradients_and_speed(facts: RunFacts) -> Figure | None:
-    """The gradient's length before clipping, and examples per second."""
+    """The gradient's length before clipping, and steps per second."""
+    from matplotlib.ticker import NullFormatter
+
     steps = facts.events("step")
     if len(steps) < 2:
         return None
@@ -125,6 +134,8 @@ def gradients_and_speed(facts: RunFacts) -> Figure | None:
     if clip is not None:
         left.axhline(clip, color=FAINT, linestyle=":")
     left.set_yscale("log")
+    left.yaxis.set_major_formatter("{x:g}")  # the usual one writes formulas
+    left.yaxis.set_minor_formatter(NullFormatter())
     left.set_title("gradient norm")
     taken = [
         (after["step"], after["seconds"] - before["seconds"])
@@ -159,12 +170,16 @@ def side_by_side(count: int = 0, height: float | None = None) -> Any:
     return figure, list(every[:count])
 
 
-def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
-    """Where every place inside is taken."""
-    handles, labels = axes.get_legend_handles_labels()
-    inside = axes.get_legend()
-    if inside is not None:
-        inside.remove()
+def legend_below(figure: Figure, columns: int = 3) -> None:
+    """Where every place inside is taken; the figure grows by its lines."""
+    every = figure.axes
+    found = {label: handle for one in every for handle, label in zip(*one.get_legend_handles_labels(), strict=True)}
+    labels, handles = list(found), list(found.values())
+    for one in every:
+        inside = one.get_legend()
+        if inside is not None:
+            inside.remove()
+    figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(labels) // columns))
     figure.legend(
         handles, labels, loc="outside lower center", ncols=columns, handlelength=1.2, columnspacing=1.2, markerscale=1.8
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from manyheads.report.findings import wilson
 from manyheads.report.gather import TaskAnswers
 from manyheads.tokens import Tokenizer
 
@@ -36,7 +37,8 @@ class Slice:
     name: str
     examples: int
     value: float
-    half_width: float  # of its 95 % interval
+    low: float  # its 95 % interval; NaN where there is none
+    high: float
 
 
 def worst_errors(one: TaskAnswers) -> dict[str, list[Error]]:
@@ -99,9 +101,12 @@ def cut_words(texts: list[tuple[str, ...]], tokenizer: Tokenizer) -> CutWords:
 def slices(one: TaskAnswers, cut: CutWords | None = None) -> list[Slice]:
     """By length, negation, word overlap of pairs, and words that the tokenizer cuts up or does not know: accuracy, or
     mean absolute error."""
-    if not one.texts or one.task.kind == "multi-label":
+    if not one.texts:
         return []
-    right = np.abs(one.answers - one.labels) if one.task.kind == "regression" else (one.guesses == one.labels) * 1.0
+    if one.task.kind == "regression":
+        right = np.abs(one.answers - one.labels)
+    else:  # of several classes all must be right
+        right = (one.guesses == one.labels).reshape(len(one.labels), -1).all(axis=1) * 1.0
     lengths = np.array([sum(len(text.split()) for text in texts) for texts in one.texts])
     low, high = np.quantile(lengths, [1 / 3, 2 / 3])
     negated = np.array([any(NEGATIONS.search(text) for text in texts) for texts in one.texts])
@@ -126,7 +131,8 @@ def slices(one: TaskAnswers, cut: CutWords | None = None) -> list[Slice]:
             f"with a word cut into {RARE} pieces or more": cut.most >= RARE,
             "with common words only (at most 1 piece)": cut.most <= 1,
         }
-    return [_slice(name, right[chosen]) for name, chosen in parts.items() if chosen.any()]
+    shares = one.task.kind != "regression"
+    return [_slice(name, right[chosen], shares) for name, chosen in parts.items() if chosen.any()]
 
 
 # --- one kind at a time -----------------------------------------------------------------------------------------
@@ -179,6 +185,11 @@ def _overlap(one: str, other: str) -> float:
     return len(a & b) / max(1, len(a | b))
 
 
-def _slice(name: str, values: np.ndarray) -> Slice:
-    spread = float(values.std(ddof=1)) if len(values) > 1 else math.nan
-    return Slice(name, len(values), float(values.mean()), 1.96 * spread / math.sqrt(len(values)))
+def _slice(name: str, values: np.ndarray, shares: bool) -> Slice:
+    mean, count = float(values.mean()), len(values)
+    if count < 2:
+        return Slice(name, count, mean, math.nan, math.nan)
+    if shares:
+        return Slice(name, count, mean, *wilson(mean, count))
+    half = 1.96 * float(values.std(ddof=1)) / math.sqrt(count)
+    return Slice(name, count, mean, mean - half, mean + half)

@@ -78,8 +78,20 @@ class RunFacts:
     def tasks(self) -> dict[str, Task]:
         """The tasks with nothing left to guess."""
         file = self.folder / "tasks.json"
-        saved = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
-        return {one["name"]: Task.from_json(one) for one in saved}
+        try:
+            saved = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+            return {one["name"]: Task.from_json(one) for one in saved}
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{file}: damaged: {error}.") from None
+
+    @cached_property
+    def batch_sizes(self) -> dict[str, int]:
+        """Examples in a batch of each task."""
+        recipe, started = self.run.recipe, self.events("start")
+        told = started[0].get("batch_sizes", {}) if started else {}
+        return {
+            name: told.get(name, one.batch_size or recipe.training.batch_size) for name, one in recipe.tasks.items()
+        }
 
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
@@ -98,7 +110,12 @@ class RunFacts:
         from safetensors.numpy import load_file
 
         file = self.folder / "dev.safetensors"
-        return dict(load_file(file)) if file.is_file() else {}
+        if not file.is_file() or not self.finished:  # the last thing that a run writes is its metrics
+            return {}
+        try:
+            return dict(load_file(file))
+        except Exception as error:  # safetensors raises its own kinds for damaged files
+            raise UserError(f"{file}: damaged: {error}. `manyheads evaluate` still reads the model.") from None
 
     @cached_property
     def answers(self) -> dict[str, TaskAnswers]:
@@ -111,28 +128,32 @@ class RunFacts:
         self.notes += add_texts(found, self.run.recipe)
         return found
 
+    @cached_property
+    def beside(self) -> list[RunFacts]:
+        """Finished runs in the same folder as this one; those that cannot be read are left out."""
+        found = []
+        wanted = ("recipe.yaml", "log.jsonl", "metrics.json", "dev.safetensors")
+        for folder in sorted(self.folder.resolve().parent.iterdir()):
+            if folder != self.folder.resolve() and all((folder / name).is_file() for name in wanted):
+                try:
+                    one = RunFacts(folder)
+                    _ = one.tasks, one.metrics, one.tensors
+                    found.append(one)
+                except (UserError, ValueError) as fault:
+                    self.notes.append(f"The run {folder.name} beside this one cannot be read: {fault}")
+        return found
+
     def same_but_for_the_seed(self, task: str) -> list[np.ndarray]:
         """A task's answers by finished runs beside this one whose recipes differ from its own in the seed alone."""
         wanted = _without_seed(self.run.recipe)
         labels = self.answers[task].labels
         found = [self.answers[task].answers]
-        for folder in beside(self.folder):
-            other = RunFacts(folder)
+        for other in self.beside:
             if other.run.recipe.seed != self.run.recipe.seed and _without_seed(other.run.recipe) == wanted:
                 tensors = other.tensors
                 if np.array_equal(tensors.get(f"{task}.labels", np.empty(0)), labels):
                     found.append(tensors[f"{task}.answers"])
         return found
-
-
-def beside(folder: Path) -> list[Path]:
-    """Finished runs in the same folder as this one."""
-    wanted = ("recipe.yaml", "log.jsonl", "metrics.json", "dev.safetensors")
-    return [
-        one
-        for one in sorted(folder.resolve().parent.iterdir())
-        if one != folder.resolve() and all((one / name).is_file() for name in wanted)
-    ]
 
 
 def add_texts(found: dict[str, TaskAnswers], recipe: Recipe) -> list[str]:

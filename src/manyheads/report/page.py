@@ -45,7 +45,7 @@ td.text { min-width: 12rem; unicode-bidi: plaintext; overflow-wrap: anywhere; }
 .look ul { margin: .3rem 0; padding-left: 1.1rem; }
 details summary { cursor: pointer; color: var(--link); } pre { overflow-x: auto; font-size: .8rem; }
 @media print { body { max-width: none; font-size: 11pt; } figure, tr { break-inside: avoid; }
-  nav, details { display: none; } }
+  nav, #recipe { display: none; } }
 """
 
 NUMBER = re.compile(r"[+−-]?[\d.].{0,30}$")  # '.712 ± .008', '+.010 ± .004 better', '2:31': kept on one line
@@ -70,9 +70,8 @@ class Section:
     def figure(self, drawn: Figure | None, key: str, title: str, caption: str, book: FigureBook) -> Section:
         if drawn is not None:
             book.figures[key] = drawn
-            self.parts.append(
-                f'<figure id="{escape(key)}">{svg(drawn, title)}<figcaption>{escape(caption)}</figcaption></figure>'
-            )
+            told = f"<figcaption>{escape(caption)}</figcaption>"
+            self.parts.append(f'<figure id="{escape(key)}">{svg(drawn, title, key)}{told}</figure>')
         return self
 
     def table(self, rows: Sequence[dict[str, Any]], key: str = "") -> Section:

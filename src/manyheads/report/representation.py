@@ -12,6 +12,7 @@ from manyheads.encoder import load_encoder
 from manyheads.errors import UserError
 from manyheads.model import ManyHeads
 from manyheads.recipe import EncoderSettings
+from manyheads.report.draw_answers import largest_classes
 from manyheads.report.draw_training import legend_below, side_by_side
 from manyheads.report.gather import RunFacts, TaskAnswers
 from manyheads.report.style import FAINT, colour, short
@@ -93,8 +94,13 @@ def draw_cloud(one: TaskAnswers, cloud: Cloud) -> Figure:
             if axes is every[-1]:
                 figure.colorbar(image, ax=every, label="label", shrink=0.9)
         else:
-            for index, name in enumerate(one.task.labels.names):
-                chosen = points[cloud.labels == index]
+            names = one.task.labels.names
+            shown = largest_classes(one)
+            others = points[~np.isin(cloud.labels, shown)]
+            if len(others):
+                axes.plot(*others.T, "o", markersize=2, markeredgewidth=0, alpha=0.5, color=FAINT, label="others")
+            for index, place in enumerate(shown):
+                chosen, name = points[cloud.labels == place], names[place]
                 axes.plot(
                     *chosen.T, "o", markersize=3, markeredgewidth=0, alpha=0.75, color=colour(index), label=short(name)
                 )
@@ -104,5 +110,5 @@ def draw_cloud(one: TaskAnswers, cloud: Cloud) -> Figure:
         for spine in axes.spines.values():
             spine.set_color(FAINT)
     if one.task.kind != "regression":
-        legend_below(figure, every[0])
+        legend_below(figure)
     return figure

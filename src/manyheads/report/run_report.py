@@ -5,13 +5,15 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from manyheads.conflict_report import conflict_table, describe_conflicts, read_conflicts
+import numpy as np
+
+from manyheads.conflict_report import EVERYWHERE, conflict_table, describe_conflicts, read_conflicts
 from manyheads.errors import UserError
 from manyheads.progress import duration
 from manyheads.report import draw_answers, draw_training
-from manyheads.report.draw_conflict import conflict_map
+from manyheads.report.draw_conflict import PAIRS, conflict_map
 from manyheads.report.errors import Error, Slice, cut_words, slices, suspicious_labels, worst_errors
-from manyheads.report.findings import Finding, findings, headlines
+from manyheads.report.findings import Finding, findings, headlines, nothing_found
 from manyheads.report.gather import RunFacts, TaskAnswers
 from manyheads.report.page import FigureBook, Section, Text, table, write_page
 from manyheads.report.representation import clouds, draw_cloud
@@ -42,10 +44,12 @@ def _lead(facts: RunFacts) -> list[str]:
     done = max((record["step"] for record in facts.log), default=0)
     seconds = max((record["seconds"] for record in facts.log), default=0.0)
     state = "" if facts.finished else f" It is not finished: {done:,} of {facts.steps:,} steps are done."
+    if not facts.finished:
+        state += f" If it was stopped, `manyheads resume {facts.folder}` goes on."
     lead = [
         f'<p class="soft">One encoder ({escape(Path(recipe.encoder.name).name)}), {len(recipe.tasks)} '
         f"task{'s' if len(recipe.tasks) > 1 else ''}: {escape(rows)} train examples. {done:,} steps in "
-        f"{duration(seconds)}, seed {recipe.seed}.{state}</p>"
+        f"{duration(seconds)}, seed {recipe.seed}.{escape(state)}</p>"
     ]
     heads = headlines(facts)
     shown = [
@@ -53,11 +57,13 @@ def _lead(facts: RunFacts) -> list[str]:
             "task": one.task,
             "metric": one.metric,
             "dev": one.value,
-            "95 % interval": f"{one.low:.3f} to {one.high:.3f}",
+            "95 % interval": one.interval or "–",
             "examples": one.examples,
         }
         for one in heads
     ]
+    if not facts.finished and facts.events("evaluate"):
+        lead.append(table(_latest(facts), "headline"))
     if shown:
         lead.append(table(shown, "headline"))
         lead.append(
@@ -65,14 +71,26 @@ def _lead(facts: RunFacts) -> list[str]:
         )
     told = [Finding(f"{one.task}: {one.shared}.", "headline") for one in heads if one.shared] + findings(facts)
     if facts.finished and not told:
-        calm = "no task over-fits, was better before or was hardly seen, and no two were found to fight"
-        lead.append(
-            f'<div class="look" id="look"><strong>What to look at</strong><p>Nothing stands out: {calm}.</p></div>'
-        )
+        calm = escape(nothing_found(facts))
+        lead.append(f'<div class="look" id="look"><strong>What to look at</strong><p>{calm}</p></div>')
     if told:
         items = "".join(f'<li>{escape(one.text)} <a href="#{one.section}">see</a></li>' for one in told)
         lead.append(f'<div class="look" id="look"><strong>What to look at</strong><ul>{items}</ul></div>')
     return lead
+
+
+def _latest(facts: RunFacts) -> list[dict[str, object]]:
+    """Of a run that goes on: its last evaluation, on the part of dev that is looked at while training."""
+    last = facts.events("evaluate")[-1]
+    return [
+        {
+            "task": task,
+            "metric": facts.primary(task),
+            f"dev at step {last['step']:,}": metrics.get(facts.primary(task)),
+            "examples": last["examples"].get(task, 0),
+        }
+        for task, metrics in last["metrics"].items()
+    ]
 
 
 # figure → title for those who listen, caption for those who look
@@ -83,7 +101,7 @@ TRAINING = {
         "Training loss (means over stretches of steps) and dev loss: log loss, or squared error on the scale of "
         "training, whatever the task's own loss is.",
     ),
-    "examples-seen": ("Order of tasks", "Which tasks the batches were of, over time."),
+    "examples-seen": ("Order of tasks", "Which tasks the examples were of, over time."),
     "rates": ("Learning rates", "Learning rates by group of parameters."),
     "weights": ("Task weights", "What losses were multiplied with, and what gradient surgery made of it."),
     "gradients": (
@@ -96,12 +114,16 @@ CLASSES = {
         "confusion matrix",
         "Examples by true class (rows) and guessed one (columns), and their share of the true class.",
     ),
-    "curves": ("ROC and precision-recall curves", "Of each class against the rest; of two classes, of the second."),
+    "curves": (
+        "ROC and precision-recall curves",
+        "Of each class against the rest; of two, of the second; of many, of the six largest.",
+    ),
     "calibration": ("calibration", "On the dotted line answers are right as often as they are confident."),
     "ordinal": ("size of errors", "How many classes guesses are off."),
 }
 SCATTER = "Predicted against true: each point is a dev example."
 NUMBERS = "How far off answers are, and the distributions of true and predicted values."
+CONFUSED = 20  # pairs of classes that are listed at the most
 COSINES = "Cosine of two tasks' gradients, layer by layer: orange where they fight, purple where they agree."
 PLANE = "Dev examples in the plane of their first two principal components (share of variance), coloured by label."
 
@@ -128,7 +150,18 @@ def _conflict(facts: RunFacts, book: FigureBook) -> Section:
     except UserError:
         return section
     section.figure(conflict_map(facts), "conflict-map", "Gradient cosines", COSINES, book)
-    section.table(conflict_table(measured), "conflict-table")
+    if len(measured.pairs) <= PAIRS:
+        section.table(conflict_table(measured), "conflict-table")
+    else:  # a column for each pair would be too wide
+        section.text(f"The map shows the {PAIRS} pairs that fight or help most, of {len(measured.pairs)}.", "soft")
+        section.table(
+            [
+                {"tasks": pair, "mean cosine": one.cosine, "steps against": f"{one.against:.0%}"}
+                for pair, groups in measured.pairs.items()
+                if (one := groups.get(EVERYWHERE)) is not None
+            ],
+            "conflict-table",
+        )
     for line in describe_conflicts(measured):
         section.text(line)
     return section
@@ -152,23 +185,42 @@ def _task(facts: RunFacts, name: str, one: TaskAnswers, book: FigureBook) -> Sec
     }
     for key, (title, caption) in CLASSES.items():
         section.figure(figures[key], f"{key}-{name}", f"{name}: {title}", caption, book)
-    return section if several else section.table(_per_class(one), f"classes-{name}")
+    section.table(_per_class(one), f"classes-{name}")
+    if not several and len(one.task.labels.names) > draw_answers.WRITTEN:
+        section.heading("Classes that are taken for one another most")
+        section.table(_most_confused(one), f"confused-{name}")
+    return section
 
 
 def _per_class(one: TaskAnswers) -> list[dict[str, object]]:
-    counts = draw_answers.confusion_counts(one)
     rows: list[dict[str, object]] = []
     for index, name in enumerate(one.task.labels.names):
-        hit, guessed, true = counts[index, index], counts[:, index].sum(), counts[index].sum()
+        if one.labels.ndim == 2:
+            is_true, is_guessed = one.labels[:, index] == 1, one.guesses[:, index] == 1
+        else:
+            is_true, is_guessed = one.labels == index, one.guesses == index
+        hit, guessed, true = (is_true & is_guessed).sum(), is_guessed.sum(), is_true.sum()
         rows.append(
             {
                 "class": name,
-                "precision": hit / guessed if guessed else None,
-                "recall": hit / true if true else None,
+                "precision": float(hit / guessed) if guessed else None,
+                "recall": float(hit / true) if true else None,
                 "examples": int(true),
             }
         )
     return rows
+
+
+def _most_confused(one: TaskAnswers) -> list[dict[str, object]]:
+    """What a large confusion matrix has no room to say."""
+    counts = draw_answers.confusion_counts(one)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    names = one.task.labels.names
+    wrong = [(int(counts[i, j]), i, j) for i, j in np.ndindex(*counts.shape) if i != j and counts[i, j]]
+    return [
+        {"true": names[i], "guessed": names[j], "examples": count, "share of the true class": float(shares[i, j])}
+        for count, i, j in sorted(wrong, reverse=True)[:CONFUSED]
+    ]
 
 
 def _representation(facts: RunFacts, book: FigureBook) -> Section:
@@ -194,7 +246,8 @@ def _errors(facts: RunFacts, name: str, one: TaskAnswers) -> Section:
         section.table([error_row(one, error) for error in doubtful], f"suspicious-{name}")
     found = slices(one, cut_words(one.texts, facts.tokenizer) if facts.tokenizer else None)
     if found:
-        measure = "mean error" if one.task.kind == "regression" else "accuracy"
+        names = {"regression": "mean error", "multi-label": "all classes right"}
+        measure = names.get(one.task.kind, "accuracy")
         section.heading("Slices of dev")
         section.table(
             [{"slice": each.name, "examples": each.examples, measure: _with_interval(each)} for each in found],
@@ -204,7 +257,7 @@ def _errors(facts: RunFacts, name: str, one: TaskAnswers) -> Section:
 
 
 def _with_interval(one: Slice) -> str:
-    return f"{one.value:.3f}" if one.examples < 2 else f"{one.value:.3f} ± {one.half_width:.3f}"
+    return f"{one.value:.3f}" if one.examples < 2 else f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})"
 
 
 def error_row(one: TaskAnswers, error: Error) -> dict[str, object]:

@@ -98,8 +98,8 @@ def _results(opened: OpenStudy, results: StudyTable, found: Found, book: FigureB
             section.heading(f"{name}: {task}")
             section.table(grid, f"confusion-{number + 1}")
         return section
-    numbered = [{"": str(place), **row} for place, row in enumerate(render.values(results), 1)]
-    section.table(numbered, "values")
+    section.table(_values(results), "values")
+    section.text("In brackets: 95 % intervals over seeds and dev examples.", "soft")
     section.figure(draw_study.means(results, columns), "means", "Means of rows with seeds", MEANS, book)
     shown = render.differences(results)
     if shown:
@@ -108,6 +108,20 @@ def _results(opened: OpenStudy, results: StudyTable, found: Found, book: FigureB
         drawn = draw_study.differences(results, columns)
         section.figure(drawn, "difference-plot", f"Differences from {results.reference}", DIFFERENCES, book)
     return section
+
+
+def _values(results: StudyTable) -> list[dict[str, object]]:
+    """The table of means, with their intervals, and rows numbered for the figure of costs."""
+    rows = []
+    for place, (row, shown) in enumerate(zip(results.rows, render.values(results), strict=True), 1):
+        line: dict[str, object] = {"": str(place), **shown}
+        for column, title in results.columns.items():
+            cell = row.cells[column]
+            if cell.spread is not None:
+                low, high = cell.mean - cell.spread.half_width, cell.mean + cell.spread.half_width
+                line[title] = f"{render.number(cell.mean)} ({render.number(low)} to {render.number(high)})"
+        rows.append(line)
+    return rows
 
 
 def _cost(results: StudyTable, book: FigureBook) -> Section:

@@ -5,10 +5,12 @@ Lines and letters take the page's own colour, so that one figure serves light an
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette without yellow and black, which do not show on light or dark pages
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+DASHES = ("-", "--", ":", "-.")
 INK = "#1b1b1c"  # of letters and FAINT of lines: on a page its own colours take their place
 FAINT = "#8a8a8c"
 WIDTH, HEIGHT = 5.4, 3.2  # inches; a page scales figures to what it has room for, down to a phone
@@ -25,10 +28,16 @@ def colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
+def line(number: int) -> dict[str, str]:
+    """Colour and dashes: the seventh line has the first one's colour, and other dashes."""
+    return {"color": colour(number), "linestyle": DASHES[number // len(COLOURS) % len(DASHES)]}
+
+
 def short(name: str, most: int = 14) -> str:
-    """A user's name in a figure, where there is little room; a dollar would begin a formula."""
-    cut = name if len(name) <= most else f"{name[: most - 1]}…"
-    return cut.replace("$", r"\$")
+    """A user's name in a figure, where there is little room: its beginning and its end, which often tells it apart."""
+    end = most // 2 - 1
+    cut = name if len(name) <= most else f"{name[: most - end - 1]}…{name[-end:]}"
+    return f"\u200b{cut}" if cut.startswith("_") else cut  # matplotlib leaves such names out of legends
 
 
 @contextmanager
@@ -40,6 +49,7 @@ def styled() -> Iterator[None]:
     with mpl.rc_context(
         {
             "svg.fonttype": "none",  # letters stay letters
+            "text.parse_math": False,  # a dollar in a user's name is a dollar
             "svg.hashsalt": "manyheads",  # the same figure is the same file
             "font.family": "sans-serif",
             "font.size": 10.5,
@@ -68,36 +78,35 @@ def styled() -> Iterator[None]:
         yield
 
 
-def svg(figure: Figure, title: str) -> str:
-    """A figure as inline SVG: no size of its own, a title for those who listen, the page's colours."""
+def svg(figure: Figure, title: str, key: str) -> str:
+    """A figure as inline SVG: no size of its own, a title for those who listen, the page's colours and letters.
+
+    Only what stands in tags is changed: between them are users' own words.
+    """
     text = _drawn(figure, "svg").decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)  # the page's own letters
-    text = text.replace(INK, "currentColor").replace(FAINT, "var(--faint)")
-    label = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    text = text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
-    return _own_names(text, title)
-
-
-def _own_names(text: str, title: str) -> str:
-    """Only names that the figure itself refers to are kept, made different from those of every other figure."""
-    prefix = re.sub(r"\W+", "-", title.lower()).strip("-")
-    used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', text))
-    names = {one or other for one, other in used}
+    names = {one or other for one, other in re.findall(r'<[^>]*(?:href="#([^"]+)"|url\(#([^)]+)\))[^>]*>', text)}
+    prefix = f"f{hashlib.sha256(key.encode()).hexdigest()[:8]}"  # names differ from those of every other figure
     seen: set[str] = set()
 
-    def renamed(found: re.Match[str]) -> str:
-        name = found[1]
-        if name not in names or name in seen:
+    def own_name(found: re.Match[str]) -> str:
+        if found[1] not in names or found[1] in seen:
             return ""
-        seen.add(name)
-        return f' id="{prefix}-{name}"'
+        seen.add(found[1])
+        return f' id="{prefix}-{found[1]}"'
 
-    text = re.sub(r' id="([^"]+)"', renamed, text)
-    return re.sub(r"(href=\"#|url\(#)", rf"\g<1>{prefix}-", text)
+    def in_tag(found: re.Match[str]) -> str:
+        tag = found[0]
+        if tag.startswith("<svg"):
+            tag = re.sub(r' (?:width|height)="[^"]*"', "", tag)
+            tag = tag.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
+        tag = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", tag)
+        tag = tag.replace(INK, "currentColor").replace(FAINT, "var(--faint)")
+        tag = re.sub(r' id="([^"]+)"', own_name, tag)
+        return re.sub(r"(href=\"#|url\(#)", rf"\g<1>{prefix}-", tag)
+
+    return re.sub(r"<[^>]*>", in_tag, text)
 
 
 def picture(figure: Figure, form: str) -> bytes:
