@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -114,7 +115,7 @@ def written_aside(folder: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def mapped(file: Path, dtype: type, size: int) -> np.ndarray:
+def mapped(file: Path | BinaryIO, dtype: type, size: int) -> np.ndarray:
     """A file's numbers, read when they are needed."""
     if not size:
         return np.empty(0, dtype)  # there are no empty maps

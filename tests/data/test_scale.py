@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import math
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from manyheads.data.examples import Examples, label_rows, read_rows
 from manyheads.data.labels import BETWEEN, FAULT, NONE, BadLabel, LabelReader
 from manyheads.data.raw_rows import BadRow, Columns, RawRows
 from manyheads.data.readers import Chunk
-from manyheads.data.strings import Strings
+from manyheads.data.strings import StringFiles, Strings
 from manyheads.errors import UserError
 from manyheads.model import TaskTokens
 from manyheads.recipe import Source
@@ -164,6 +165,13 @@ def test_two_runs_at_once_end_with_one_whole_cache(
     assert len(list(cache.iterdir())) == 1
 
 
+def test_rows_in_use_outlive_the_cache(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "x.csv").write_text(BAD)
+    expected, found = content(read(tmp_path, "x.csv")), read(tmp_path, "x.csv")
+    shutil.rmtree(cache)
+    assert content(found) == expected
+
+
 @pytest.mark.parametrize("file", ["text-0.bin", "text-0.starts", "label.bin", "lines", "files", "meta.json"])
 def test_a_damaged_cache_is_told_with_what_to_do(tmp_path: Path, cache: Path, file: str) -> None:
     (tmp_path / "x.csv").write_text(BAD)
@@ -261,7 +269,7 @@ def test_a_view_of_kept_rows_equals_that_of_rows_in_memory(tmp_path: Path, monke
         one = label_rows(read(tmp_path, "bad.csv", "packed.csv"), CLASSES, True, "here")
         found.append(one.take(np.array([9, 1, 4, 0])).take(np.array([0, 2, 1])))
     kept, held = found
-    assert isinstance(kept.texts[0].source, Path)
+    assert isinstance(kept.texts[0].source, StringFiles)
     assert kept.texts[0].to_pylist() == held.texts[0].to_pylist() == ["text 6", "text 1", "é"]
     assert kept.ids.to_pylist() == held.ids.to_pylist() == ["14", "9", "5"]
     assert kept.lines.tolist() == held.lines.tolist() == [8, 3, 9]

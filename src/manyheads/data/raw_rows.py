@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from manyheads.data.readers import file_format, find_file
-from manyheads.data.strings import Strings, StringsWriter
+from manyheads.data.strings import StringFiles, Strings, StringsWriter
 from manyheads.errors import UserError
 from manyheads.files import cache_folder, file_sha256, mapped, written_aside
 from manyheads.recipe import Source
@@ -131,7 +131,7 @@ def open_rows(folder: Path, wanted: Columns, sources: tuple[str, ...]) -> RawRow
                 raise ValueError(f"{name} has not the size it was written with")
     except (OSError, ValueError) as error:
         raise UserError(f"{folder}: the row cache is damaged ({error}). Delete that folder and run again.") from None
-    made = {name: Strings(folder / name) for name in _names(wanted)}
+    made = {name: Strings(StringFiles(folder / name)) for name in _names(wanted)}
     lines = mapped(folder / "lines", np.int64, meta["sizes"]["lines"] // 8)
     files = mapped(folder / "files", np.int16, meta["sizes"]["files"] // 2)
     return _rows(made, wanted, lines, files, sources, [BadRow(*one) for one in meta["bad"]])

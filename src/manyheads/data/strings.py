@@ -28,7 +28,7 @@ PIECE = 100_000  # strings that are looked at together
 class Strings:
     """Strings in memory or in files; all of them, or some rows of them."""
 
-    source: pa.LargeStringArray | Path  # a path is that of the files without their endings
+    source: pa.LargeStringArray | StringFiles
     rows: np.ndarray | None = None
 
     @classmethod
@@ -38,7 +38,7 @@ class Strings:
     def __len__(self) -> int:
         if self.rows is not None:
             return len(self.rows)
-        return _count(self.source) if isinstance(self.source, Path) else len(self.source)
+        return len(self.source)
 
     def __getitem__(self, row: int) -> pa.LargeStringScalar:
         return self._all()[row if self.rows is None else int(self.rows[row])]
@@ -68,12 +68,12 @@ class Strings:
 
     def remember(self, what: str, compute: Callable[[], str]) -> str:
         """What `compute` says of these strings; of those in files it is asked once, and its answer is kept there."""
-        if not isinstance(self.source, Path):
+        if not isinstance(self.source, StringFiles):
             return compute()
-        key = hashlib.sha256(f"{what} {self.source.name}".encode())
+        key = hashlib.sha256(f"{what} {self.source.place.name}".encode())
         if self.rows is not None:
             key.update(np.ascontiguousarray(self.rows).data)
-        file = self.source.with_name(f"{key.hexdigest()[:32]}.known")
+        file = self.source.place.with_name(f"{key.hexdigest()[:32]}.known")
         if file.is_file():
             return file.read_text()
         answer = compute()
@@ -84,15 +84,29 @@ class Strings:
         return answer
 
     def _all(self) -> pa.LargeStringArray:
-        if not isinstance(self.source, Path):
-            return self.source
-        starts = mapped(self.source.with_suffix(".starts"), np.int64, (count := _count(self.source)) + 1)
-        content = mapped(self.source.with_suffix(".bin"), np.uint8, int(starts[-1]))
-        return pa.LargeStringArray.from_buffers(count, pa.py_buffer(starts), pa.py_buffer(content))
+        return self.source.map() if isinstance(self.source, StringFiles) else self.source
 
 
-def _count(source: Path) -> int:
-    return source.with_suffix(".starts").stat().st_size // 8 - 1
+class StringFiles:
+    """A column's files, held open: they can be read to the end even if the cache is deleted meanwhile."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place  # without the endings
+        self._starts, self._content = (place.with_suffix(ending).open("rb") for ending in (".starts", ".bin"))
+        self._count = place.with_suffix(".starts").stat().st_size // 8 - 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __del__(self) -> None:
+        for file in (self._starts, self._content):
+            file.close()
+
+    def map(self) -> pa.LargeStringArray:
+        """All strings, read from the files when they are looked at."""
+        starts = mapped(self._starts, np.int64, self._count + 1)
+        content = mapped(self._content, np.uint8, int(starts[-1]))
+        return pa.LargeStringArray.from_buffers(self._count, pa.py_buffer(starts), pa.py_buffer(content))
 
 
 class StringsWriter(AbstractContextManager["StringsWriter"]):
