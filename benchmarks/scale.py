@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from side_by_side import _memory, machine, write_block
+from side_by_side import machine, memory, write_block
 
 BATCHES = 300
 LABELS = ("awful", "poor", "fair", "good", "great")
@@ -55,7 +55,7 @@ def measure(file: Path) -> dict[str, float]:
     from manyheads.progress import Reporter
     from manyheads.recipe_file import load_recipe
 
-    imported = _memory("VmRSS") / 1000
+    imported = memory("VmRSS") / 1000
     most = _watch_memory()
     seconds = {"load": 0.0, "tokenise": 0.0}
     _clock(job, "load_tasks", lambda began: _add(seconds, "load", began))
@@ -103,7 +103,7 @@ def measure(file: Path) -> dict[str, float]:
         "batch": statistics.median(taken) * 1000,
         "order": taken[0],
         "imported": imported,
-        "peak": _memory("VmHWM") / 1000,
+        "peak": memory("VmHWM") / 1000,
         "anonymous": most[0],
     }
 
@@ -140,7 +140,7 @@ def _watch_memory() -> list[float]:
 
     def watch() -> None:
         while True:
-            most[0] = max(most[0], _memory("RssAnon") / 1000)
+            most[0] = max(most[0], memory("RssAnon") / 1000)
             time.sleep(0.1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -161,6 +161,10 @@ def row_of(rows: int, folder: Path) -> str:
     first, second = (_in_process(file, folder / "cache") for _ in range(2))
     print(json.dumps({"rows": rows, "first": first, "second": second}), file=sys.stderr, flush=True)
     file.unlink()
+    return shown(rows, first, second)
+
+
+def shown(rows: int, first: dict[str, float], second: dict[str, float]) -> str:
     cells = [
         f"{rows:,}",
         f"{first['load']:.1f}",
@@ -185,18 +189,22 @@ def main() -> None:
     if given.measure:
         print(json.dumps(measure(given.measure)))
         return
-    lines = [
+    lines = heading()
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        lines += [row_of(rows, Path(folder)) for rows in given.rows]
+    print("\n".join(lines))
+    if given.write:
+        write_block("scale", lines)
+
+
+def heading() -> list[str]:
+    return [
         f"{machine()}; one task, default encoder, batch 16. Peak memory in MB, in brackets without mapped files.",
         "",
         "| rows | first load (s) | tokenise (s) | of it in the tokenizer | second start (s) | a batch (ms) "
         "| memory, first | memory, second | of it after imports |",
         "|" + "---|" * 9,
     ]
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        lines += [row_of(rows, Path(folder)) for rows in given.rows]
-    print("\n".join(lines))
-    if given.write:
-        write_block("scale", lines)
 
 
 if __name__ == "__main__":
