@@ -42,13 +42,14 @@ def peak_memory(run: Callable[[int], None], steps: int = 2) -> float:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    before = _memory("VmRSS")
+    before = memory("VmRSS")
     for step in range(steps):
         run(step)
-    return (_memory("VmHWM") - before) / 1000
+    return (memory("VmHWM") - before) / 1000
 
 
-def _memory(key: str) -> float:
+def memory(key: str) -> float:
+    """What /proc says of this process, in kilobytes."""
     found = re.search(rf"{key}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found
     return float(found[1]) * 1.024

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import torch
 
 from manyheads.choices import Choice
-from manyheads.data.examples import Columns
 from manyheads.data.labels import LabelReader
+from manyheads.data.raw_rows import Columns
+from manyheads.data.strings import Strings
 from manyheads.encoder import load_encoder
 from manyheads.encoder.bert import Bert, BertConfig, random_bert
 from manyheads.model import Inputs, ManyHeads
@@ -88,7 +88,7 @@ def toy_model(folder: Path, tasks: list[Task], **encoder: Any) -> ManyHeads:
 
 
 def columns(model: ManyHeads, texts: int = 2) -> tuple[TokenColumn, ...]:
-    return tuple(tokenise_once(pa.chunked_array([side]), model.tokenizer) for side in SIDES[:texts])
+    return tuple(tokenise_once(Strings.of(side), model.tokenizer) for side in SIDES[:texts])
 
 
 def toy_inputs(model: ManyHeads, task: str = "task") -> Inputs:

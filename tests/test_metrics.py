@@ -12,8 +12,8 @@ import pytest
 
 from manyheads import registry
 from manyheads.choices import Choice
-from manyheads.data.examples import Columns
 from manyheads.data.labels import Kind, LabelReader
+from manyheads.data.raw_rows import Columns
 from manyheads.metrics import better, default_metrics, metric, overall, primary, score, unfit
 from manyheads.registry import Part, find, parts
 from manyheads.tasks import Task

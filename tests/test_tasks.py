@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from manyheads.choices import Choice
-from manyheads.data.examples import Columns
 from manyheads.data.labels import LabelReader
+from manyheads.data.raw_rows import Columns
 from manyheads.errors import UserError
 from manyheads.recipe import Predictions, Source
 from manyheads.recipe_file import load_recipe

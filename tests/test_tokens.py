@@ -7,7 +7,6 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import tokenizers
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors
 
 from manyheads import tokens as module
+from manyheads.data.strings import Strings
 from manyheads.encoder.weights import locate
 from manyheads.encodings import Cross, Single
 from manyheads.errors import UserError
@@ -23,8 +23,8 @@ from manyheads.tokens import Keep, Sequence, Tokenizer, pack, tokenise, tokenise
 SENTENCES = ["a good film", "the", "how do i learn to swim, cook and eat?", "2 old men play guitar. a dog sleeps"]
 
 
-def column(*texts: str) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.array(texts, type=pa.large_string())])
+def column(*texts: str) -> Strings:
+    return Strings.of(texts)
 
 
 def roberta_like(folder: Path) -> Path:
@@ -180,12 +180,6 @@ def test_a_column_is_tokenised_once(toy: Tokenizer, toy_encoder: Path, cache: Pa
     check_same(again, toy.encode(SENTENCES))
     assert first.fingerprint == again.fingerprint == cache.joinpath(first.fingerprint).name
     assert [one.name for one in cache.iterdir()] == [first.fingerprint], "nothing half-written is left"
-
-
-def test_how_the_column_is_chunked_does_not_matter(toy: Tokenizer, toy_encoder: Path, cache: Path) -> None:
-    tokenise(column(*SENTENCES), toy)
-    pieces = pa.chunked_array([pa.array(SENTENCES[:1], pa.large_string()), pa.array(SENTENCES[1:], pa.large_string())])
-    check_same(tokenise(pieces, Refusing(toy_encoder)), toy.encode(SENTENCES))
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from transformers import AutoModel
 
 from manyheads import Run, UserError, load_recipe, resume, train
 from manyheads.checkpoint import load_model
+from manyheads.data.strings import Strings
 from manyheads.tokens import Sequence, pack, tokenise_once
 
 ToyRecipe = Callable[..., dict[str, Any]]
@@ -295,7 +295,7 @@ def test_scales_of_a_regression(toy_recipe: ToyRecipe, scale: str, offset: float
     first = log_of(run, "step")[0]["loss"]["near"]
     assert {"raw": first > 4, "unit": first < 1, "standard": 0.3 < first < 3}[scale]
     pair = ("a man plays 3", "a man sleeps")
-    columns = tuple(tokenise_once(pa.chunked_array([[text]]), run.model.tokenizer) for text in pair)
+    columns = tuple(tokenise_once(Strings.of([text]), run.model.tokenizer) for text in pair)
     with torch.no_grad():
         output = run.model([("near", [run.model.inputs("near", columns, 0)])])[0].item()
     assert run.predict("near", [pair])[0]["prediction"] == pytest.approx(output * task.unit + task.offset, abs=1e-5)

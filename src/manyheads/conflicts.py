@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -86,7 +85,7 @@ def measure_conflicts(job: TrainingJob, phase: Phase, rounds: list[list[Batch]])
 
 def _some(job: TrainingJob, task: str) -> Batch:
     """A batch of a task that the step does not have, drawn for this purpose alone."""
-    rows = np.flatnonzero(job.train[task].examples.labelled)
+    rows = job.train[task].examples.labelled_rows
     drawn = generator(job.recipe.seed, job.progress.step, "conflicts", task)
     return Batch(task, drawn.choice(rows, size=min(len(rows), job.batch_sizes[task]), replace=False))
 

@@ -207,7 +207,7 @@ class TaskTokens:
         """Changes with any text or label, so that a run is never resumed on other data."""
         digest = hashlib.sha256(" ".join(column.fingerprint for column in self.texts).encode())
         if self.examples.labels is not None:
-            digest.update(self.examples.labels.tobytes())
+            digest.update(np.ascontiguousarray(self.examples.labels).data)
         return digest.hexdigest()[:32]
 
     def too_long(self, model: ManyHeads) -> int:

@@ -208,7 +208,7 @@ def _time(job: TrainingJob) -> tuple[float, float]:
 
 def _tokens(job: TrainingJob, step: int) -> int:
     batches = [batch for one in job.rounds_of(step) for batch in one]
-    return sum(int(column.lengths[batch.rows].sum()) for batch in batches for column in job.train[batch.task].texts)
+    return sum(int(column.lengths_of(batch.rows).sum()) for batch in batches for column in job.train[batch.task].texts)
 
 
 def peak_gigabytes() -> float:

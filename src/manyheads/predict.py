@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 
 from manyheads.data.labels import NONE
@@ -68,7 +67,7 @@ def _passes(
     """
     places = {name: dict(zip(rows[name].tolist(), range(len(rows[name])), strict=True)) for name in data}
     every = np.unique(np.concatenate([rows[name] for name in data])).astype(np.int64)
-    lengths = sum(column.lengths[every] for column in next(iter(data.values())).texts)
+    lengths = sum(column.lengths_of(every) for column in next(iter(data.values())).texts)
     asked: dict[str, tuple[list[int], Inputs]] = {}
     used = 0
     for row in every[np.argsort(lengths, kind="stable")].tolist():
@@ -120,7 +119,7 @@ def write_predictions(
     """One file per task and split: id and prediction, in the format that the task asks for."""
     task, style = data.task, data.task.predictions
     values = [as_text(task, one["prediction"]) for one in describe(task, answers)]
-    ids = data.examples.ids.to_pylist() if rows is None else data.examples.ids.take(pa.array(rows)).to_pylist()
+    ids = (data.examples.ids if rows is None else data.examples.ids.take(rows)).to_pylist()
     if style.format == "course":
         lines = [f"id \t {style.column} ", *(f"{i} , {value} " for i, value in zip(ids, values, strict=True))]
     else:

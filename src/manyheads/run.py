@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from manyheads.checkpoint import load_model
 from manyheads.data.examples import Examples
+from manyheads.data.raw_rows import RawRows
 from manyheads.data.readers import read_chunks
+from manyheads.data.strings import Strings
 from manyheads.errors import UserError, nearest
 from manyheads.evaluate import Evaluation, evaluate_model
 from manyheads.model import ManyHeads, TaskTokens
@@ -168,9 +169,9 @@ def _examples(texts: Sequence[Text], wanted: int, task: str) -> Examples:
                 raise UserError(f"input {number}: not valid UTF-8.")
             column.append(part.strip())
     count = len(columns[0])
-    arrays = tuple(pa.chunked_array([pa.array(column, type=pa.large_string())]) for column in columns)
-    ids = pa.chunked_array([pa.array([str(row) for row in range(count)], type=pa.large_string())])
-    return Examples(arrays, None, ids, np.arange(1, count + 1), np.zeros(count, dtype=np.int16), ("input",))
+    sides, ids = tuple(map(Strings.of, columns)), Strings.of(map(str, range(count)))
+    lines, files = np.arange(1, count + 1), np.zeros(count, dtype=np.int16)
+    return Examples(RawRows(sides, None, ids, lines, files, ("input",), []), None)
 
 
 def evaluate_with_progress(

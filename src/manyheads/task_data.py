@@ -9,8 +9,9 @@ import numpy as np
 
 from manyheads import metrics, registry
 from manyheads.choices import Choice
-from manyheads.data.examples import Columns, Examples, label_columns, label_rows, read_rows, recognise_columns
+from manyheads.data.examples import Examples, label_columns, label_rows, read_rows, recognise_columns
 from manyheads.data.labels import LabelReader, infer_reader
+from manyheads.data.raw_rows import Columns, RawRows
 from manyheads.data.readers import find_file, read_chunks, source_name
 from manyheads.errors import UserError
 from manyheads.recipe import Recipe, Source, TaskSettings
@@ -145,9 +146,9 @@ def _load_task(recipe: Recipe, name: str, settings: TaskSettings, rows: str | No
 
     train_rows = read_rows(sources["train"], root, "train", columns, recipe.place("tasks", name, "train"))
     try:
-        reader = choose_reader(settings, columns, train_rows.labels)
+        reader = choose_reader(settings, columns, train_rows)
     except ValueError as fault:
-        if not any(train_rows.labels) and train_rows.lines:
+        if not any(train_rows.distinct_labels()) and len(train_rows):
             shown = ", ".join(label_columns(columns))
             place = recipe.place("tasks", name, "label")
             raise UserError(f"{place}: no row of train has a label in column '{shown}'.") from None
@@ -197,8 +198,9 @@ def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Column
     return Columns(found.text, found.label, settings.id)
 
 
-def choose_reader(settings: TaskSettings, columns: Columns, found: list[str]) -> LabelReader:
+def choose_reader(settings: TaskSettings, columns: Columns, train: RawRows) -> LabelReader:
     """How labels are read: as the recipe says, else as train's labels look. A ValueError says what does not fit."""
+    found = train.distinct_labels()
     if isinstance(columns.label, tuple):  # a column per class
         if settings.labels is not None or settings.kind not in (None, "multi-label"):
             raise ValueError("several label columns make a multi-label task whose classes are the columns")

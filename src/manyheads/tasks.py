@@ -7,8 +7,8 @@ from typing import Any
 
 from manyheads import metrics, registry
 from manyheads.choices import Choice, dump_choice, head_misfit, load_choice, output_misfit
-from manyheads.data.examples import Columns
 from manyheads.data.labels import Kind, LabelReader
+from manyheads.data.raw_rows import Columns
 from manyheads.recipe import Predictions
 
 PARTS = ("encoding", "pooling", "head", "output", "loss")

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import tokenizers
 import torch
 from torch import Tensor
 
+from manyheads.data.strings import Strings
 from manyheads.errors import UserError
+from manyheads.files import cache_folder, mapped, written_aside
 
 TEXTS_PER_CALL = 10_000
 Keep = Literal["first", "last", "all"]  # which token states of a sequence are wanted of the encoder
@@ -106,14 +109,12 @@ class TokenColumn:
     def lengths(self) -> np.ndarray:
         return np.diff(self.starts)
 
-
-def cache_folder() -> Path:
-    """$MANYHEADS_CACHE, or manyheads/ in the user's cache folder."""
-    base = os.environ.get("MANYHEADS_CACHE")
-    return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "manyheads"
+    def lengths_of(self, rows: np.ndarray) -> np.ndarray:
+        """The same of some rows, without looking at all of them."""
+        return self.starts[rows + 1] - self.starts[rows]
 
 
-def tokenise(texts: pa.ChunkedArray, tokenizer: Tokenizer) -> TokenColumn:
+def tokenise(texts: Strings, tokenizer: Tokenizer) -> TokenColumn:
     """The tokens of a column: read from the cache if these texts met this tokenizer before."""
     folder = cache_folder() / "tokens" / _fingerprint(texts, tokenizer)
     if not folder.is_dir():
@@ -132,48 +133,54 @@ def tokenise(texts: pa.ChunkedArray, tokenizer: Tokenizer) -> TokenColumn:
         raise UserError(f"{folder}: the token cache is damaged ({error}). Delete that folder and run again.") from None
 
 
-def mapped(file: Path, dtype: type, size: int) -> np.ndarray:
-    """A file's numbers, read when they are needed."""
-    return np.memmap(file, dtype=dtype, mode="r", shape=(size,)) if size else np.empty(0, dtype)  # no empty maps
-
-
-def tokenise_once(texts: pa.ChunkedArray, tokenizer: Tokenizer) -> TokenColumn:
+def tokenise_once(texts: Strings, tokenizer: Tokenizer) -> TokenColumn:
     """The tokens of a few texts that will not be seen again: nothing is written."""
     found = tokenizer.encode(texts.to_pylist())
     starts = np.cumsum([0, *map(len, found)])
     return TokenColumn(np.array([one for ids in found for one in ids], dtype=np.int32), starts, "")
 
 
-def _fingerprint(texts: pa.ChunkedArray, tokenizer: Tokenizer) -> str:
+def _fingerprint(texts: Strings, tokenizer: Tokenizer) -> str:
+    return texts.remember(f"tokens of {tokenizer.fingerprint}", lambda: _digest(texts, tokenizer))
+
+
+def _digest(texts: Strings, tokenizer: Tokenizer) -> str:
+    """Of the tokenizer and of every text after its length in four bytes, which Arrow lays side by side in one go."""
     digest = hashlib.sha256(tokenizer.fingerprint.encode())
-    for start in range(0, len(texts), TEXTS_PER_CALL):
-        for text in texts.slice(start, TEXTS_PER_CALL).to_pylist():
-            raw = text.encode()
-            digest.update(len(raw).to_bytes(4, "little"))
-            digest.update(raw)
+    for part in texts.parts(TEXTS_PER_CALL):
+        lengths = pc.binary_length(part).to_numpy().astype("<u4")
+        before = pa.Array.from_buffers(pa.binary(4), len(part), [None, pa.py_buffer(lengths)])
+        parts = (before.cast(pa.large_binary()), part.cast(pa.large_binary()), pa.scalar(b"", pa.large_binary()))
+        joined = pc.binary_join_element_wise(*parts).buffers()[2]
+        digest.update(joined.slice(0, int(lengths.sum(dtype=np.int64)) + lengths.nbytes))
     return digest.hexdigest()[:32]
 
 
-def _tokenise_into(folder: Path, texts: pa.ChunkedArray, tokenizer: Tokenizer) -> None:
-    """Write aside, then rename: a run that is killed, or two at once, leave no half-written cache."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".writing-"))
+def _tokenise_into(folder: Path, texts: Strings, tokenizer: Tokenizer) -> None:
     starts = np.zeros(len(texts) + 1, dtype=np.int64)
-    try:
+    done = 0
+    with written_aside(folder) as aside:
         with (aside / "ids.bin").open("wb") as file:
-            for first in range(0, len(texts), TEXTS_PER_CALL):
-                found = tokenizer.encode(texts.slice(first, TEXTS_PER_CALL).to_pylist())
-                starts[first + 1 : first + 1 + len(found)] = [len(ids) for ids in found]
-                np.concatenate([np.array(ids, dtype=np.int32) for ids in found]).tofile(file)
+            for found in _encode_ahead(texts, tokenizer):
+                lengths = [len(ids) for ids in found]
+                starts[done + 1 : done + 1 + len(found)] = lengths
+                np.fromiter(chain.from_iterable(found), dtype=np.int32, count=sum(lengths)).tofile(file)
+                done += len(found)
         np.cumsum(starts, out=starts)
         starts.tofile(aside / "starts.bin")
         (aside / "meta.json").write_text(json.dumps({"texts": len(texts), "tokens": int(starts[-1])}))
-        aside.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # else another process finished the same work first
-            raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _encode_ahead(texts: Strings, tokenizer: Tokenizer) -> Iterator[list[list[int]]]:
+    """Two calls under way: the tokenizer, which uses all cores and not Python's lock, need not wait for Python."""
+    with ThreadPoolExecutor(2) as threads:
+        waiting: deque[Future[list[list[int]]]] = deque()
+        for part in texts.parts(TEXTS_PER_CALL):
+            waiting.append(threads.submit(tokenizer.encode, part.to_pylist()))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        for one in waiting:
+            yield one.result()
 
 
 # --- sequences and packed batches ------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from manyheads.data.examples import Columns, Examples, label_rows, read_rows, recognise_columns
+from manyheads.data.examples import Examples, label_rows, read_rows, recognise_columns
 from manyheads.data.labels import LabelReader
+from manyheads.data.raw_rows import Columns
 from manyheads.errors import UserError
 from manyheads.recipe import Source
 

@@ -7,18 +7,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from manyheads.choices import Choice
-from manyheads.data.examples import BadRow, Columns, read_rows
+from manyheads.data.examples import read_rows
 from manyheads.data.findings import SEVERITIES, Finding, Severity, Split, Texts, shown_texts
 from manyheads.data.labels import BadLabel, LabelReader
+from manyheads.data.raw_rows import BadRow, Columns
 from manyheads.data.readers import file_format, find_file, read_chunks, source_name
 from manyheads.data.repeated import common_sentences, conflicts, duplicates, overlap
+from manyheads.data.strings import Strings
 from manyheads.encoder.auto import LONGEST, OFFSET_POSITIONS
 from manyheads.encoder.weights import is_bert, locate, read_config
 from manyheads.encodings import Encoding
@@ -99,10 +99,10 @@ def _check_task(recipe: Recipe, name: str, splits: dict[str, Split], lengths: Le
             continue
         if split == "train":
             try:
-                reader = choose_reader(settings, columns, raw.labels)
+                reader = choose_reader(settings, columns, raw)
             except ValueError as fault:
                 yield Finding(name, split, "labels", "error", 1, 1, f"The labels cannot be understood: {fault}.")
-        texts = (chain.from_iterable(part.to_pylist() for part in parts) for parts in raw.texts)
+        texts = (column.to_pylist() for column in raw.texts)
         rows = splits[split] = Split(name, split, raw, list(zip(*texts, strict=True)))
         yield from _bad_rows(rows, reader, bad, blank)
         yield from _files(rows, sources[split], root, columns)
@@ -288,8 +288,7 @@ def _too_long(rows: Split, choice: Choice | None, lengths: Lengths | str) -> Ite
         return  # the recipe's fault, which is told as such
     if encoding.texts != len(texts):
         return
-    arrays = [pa.chunked_array([pa.array(column, type=pa.large_string())]) for column in texts]
-    tokens = tuple(tokenise(array, lengths.tokenizer).lengths for array in arrays)
+    tokens = tuple(tokenise(Strings.of(column), lengths.tokenizer).lengths for column in texts)
     whole = encoding.untruncated_length(tokens, lengths.tokenizer.frame)
     long = [rows.usable[at] for at in np.flatnonzero(whole > lengths.longest)]
     what = f"inputs of {rows.name} {{are}} longer than {lengths.longest} tokens and will be cut"

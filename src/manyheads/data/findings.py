@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Literal
 
-from manyheads.data.examples import RawRows
 from manyheads.data.labels import BETWEEN
+from manyheads.data.raw_rows import RawRows
 
 Severity = Literal["error", "warning", "note"]  # error: training would stop
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -43,19 +44,19 @@ class Split:
     texts: list[Texts]
     usable: list[int] = field(default_factory=list)  # rows that training would take
 
-    @property
+    @cached_property
     def labels(self) -> list[str]:
         """Empty where labels are not read: in test."""
-        return self.raw.labels
+        return self.raw.labels.to_pylist() if self.raw.labels is not None else []
 
     @property
     def total(self) -> int:
         """All rows of the files, also those whose texts are not there."""
-        return len(self.raw.lines) + len(self.raw.bad)
+        return len(self.raw) + len(self.raw.bad)
 
     def place(self, row: int, label: bool = False) -> str:
         shown = f" ({self.labels[row].replace(BETWEEN, ', ')})" if label else ""
-        return f"{self.raw.sources[self.raw.files[row]]}:{self.raw.lines[row]}{shown}"
+        return f"{self.raw.place(row)}{shown}"
 
     def sentences(self) -> dict[str, int]:
         """Every single sentence, and the first row that has it."""

@@ -117,9 +117,11 @@ def infer_reader(
     separator: str | None = None,
 ) -> LabelReader:
     """What was declared, completed by the labels found in train. A ValueError says what to declare instead."""
-    found = {label for label in found if label}
+    if kind is None and range is not None:
+        kind = "regression"
+    found = set() if kind == "regression" else {label for label in found if label}  # numbers may be millions
     if kind is None:
-        kind = _guess_kind(found, labels, range)
+        kind = _guess_kind(found, labels)
     if kind == "regression":
         if labels is not None:
             raise ValueError("'labels' names classes, but this task is a regression; remove it or set its 'kind'")
@@ -147,16 +149,13 @@ def infer_reader(
     return LabelReader(kind, names, {value: names.index(name) for value, name in values.items()}, separator=separator)
 
 
-def _guess_kind(found: set[str], labels: list[str] | dict[str, str] | None, range: tuple[float, float] | None) -> Kind:
-    if range is not None:
-        return "regression"
+def _guess_kind(found: set[str], labels: list[str] | dict[str, str] | None) -> Kind:
     if any(BETWEEN in label or label == NONE for label in found):
         return "multi-label"
     if labels is not None:
         return "classification"
-    numbers = {word: as_number(word) for word in sorted(found)}
-    fraction = next((word for word, number in numbers.items() if number is not None and not number.is_integer()), None)
-    other = next((word for word, number in numbers.items() if number is None), None)
+    fraction = min((word for word in found if not (as_number(word) or 0.0).is_integer()), default=None)
+    other = min((word for word in found if as_number(word) is None), default=None)
     if fraction and other:
         raise ValueError(f"label '{fraction}' looks like a regression, but '{other}' is not a number; set its 'kind'")
     return "regression" if fraction else "classification"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
+from manyheads.data.strings import Strings
 from manyheads.errors import UserError
 from manyheads.pretrain.masking import Vocabulary
 from manyheads.recipe import Recipe
@@ -40,19 +40,19 @@ def collect_texts(
     return list(found.values()), cut
 
 
-def _of_tasks(recipe: Recipe) -> list[tuple[pa.ChunkedArray, ...]]:
+def _of_tasks(recipe: Recipe) -> list[tuple[Strings, ...]]:
     wanted = recipe.pretrain.tasks or list(recipe.tasks)
     return [tuple(data.train.texts) for name, data in load_tasks(recipe).items() if name in wanted]
 
 
-def _lines(root: Path, file: str, recipe: Recipe) -> pa.ChunkedArray:
+def _lines(root: Path, file: str, recipe: Recipe) -> Strings:
     path = root / file
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         place = recipe.place("pretrain", "files")
         raise UserError(f"{place}: '{path}' cannot be read as a text file in UTF-8: {error}.") from None
-    return pa.chunked_array([[line for line in lines if line]], type=pa.string())
+    return Strings.of(line for line in lines if line)
 
 
 def _frame(tokenizer: Tokenizer, sides: list[np.ndarray], longest: int) -> Sequence:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from manyheads.data.strings import Strings
 from manyheads.encoder import load_encoder
 from manyheads.errors import UserError
 from manyheads.model import ManyHeads
@@ -57,10 +58,8 @@ def clouds(facts: RunFacts) -> dict[str, Cloud]:
 @torch.no_grad()
 def _states(model: ManyHeads, encoder: torch.nn.Module, task: str, one: TaskAnswers, rows: np.ndarray) -> np.ndarray:
     """The mean token state of each example, both sentences of a pair together."""
-    import pyarrow as pa
-
     encoder.eval()
-    sides = [pa.chunked_array([[one.texts[row][side] for row in rows]]) for side in range(len(one.texts[0]))]
+    sides = [Strings.of(one.texts[row][side] for row in rows) for side in range(len(one.texts[0]))]
     columns = tuple(tokenise_once(side, model.tokenizer) for side in sides)
     found = []
     for start in range(0, len(rows), PIECE):
