@@ -17,6 +17,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may wait for a network
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from manyheads.encoder.toy import WORDS, write_toy_encoder  # noqa: E402  (after the environment is set)
+from report_fixtures import finished_study, hostile_run, other_run, smoke_run  # noqa: E402, F401  (used by name)
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -22,7 +22,8 @@ def dropout(values: Tensor, rate: float) -> Tensor:
     words = torch.empty(-(-values.numel() // LANES), dtype=torch.int64).random_(-(2**63), None)
     lanes = words.view(torch.int16)[: values.numel()].view(values.shape)  # uniform in [−32768, 32767]
     kept = lanes >= round(rate * 65536) - 32768
-    return values * kept * (1 / (1 - rate))
+    # scaled at once, and in the values' own type: a product with booleans would turn them into numbers every time
+    return values * torch.where(kept, 1 / (1 - rate), 0.0).to(values.dtype)
 
 
 class Dropout(nn.Module):

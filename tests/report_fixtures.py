@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile import HOSTILE
 
+from hostile import HOSTILE
 from manyheads import load_recipe, train
 from manyheads.study.run import run_here
 from manyheads.study.smoke import open_smoke
