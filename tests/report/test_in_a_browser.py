@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from browser import FOUND, Browser
-from hostile import HOSTILE
 
+from hostile import HOSTILE
 from manyheads.report.write import write_comparison, write_report, write_study_report
 from manyheads.study.study import OpenStudy
 

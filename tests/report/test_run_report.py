@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hostile import HOSTILE
 
 from building import NUMBERS, ORDINAL, TWO, a_task
 from command import check_refused, manyheads
+from hostile import HOSTILE
 from manyheads import load_recipe, train
 from manyheads.report.errors import cut_words, slices, suspicious_labels, worst_errors
 from manyheads.report.findings import findings, headlines, wilson
