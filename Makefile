@@ -3,6 +3,9 @@
 # make lint   ruff and mypy
 # make smoke  try every shipped study at its smallest scale
 # make docs   rewrite the tables that are generated from the code
+# make bench        side by side with rivals, tables into docs/benchmarks.md; DATA=FOLDER takes the course's csv files
+# make bench-quick  the main ratios in a few minutes: did a change cost speed?
+# make gpu-check    for someone with a GPU: parity, mixed precision, one epoch
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,7 +13,7 @@ INSTALLED := .venv/.installed
 # tests run side by side in processes; one thread each, or they would wait for each other
 WORKERS ?= 2
 
-.PHONY: demo test lint docs smoke
+.PHONY: demo test lint docs smoke bench bench-quick gpu-check
 
 demo: $(INSTALLED)
 	$(BIN)/manyheads demo
@@ -29,6 +32,30 @@ smoke: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/draw_samplers.py
+
+RIVALS := .venv/.rivals
+ON := $(if $(DATA),--data $(DATA))
+
+bench: $(RIVALS)
+	$(BIN)/python benchmarks/train.py $(ON) --write
+	$(BIN)/python benchmarks/infer.py $(ON) --write
+	$(BIN)/python benchmarks/combine.py $(ON) --turns 20 --write
+	$(BIN)/python benchmarks/regularise.py $(ON) --turns 15 --write
+	$(BIN)/python benchmarks/many_tasks.py --write
+	$(BIN)/python benchmarks/scale.py --write
+
+bench-quick: $(RIVALS)
+	$(BIN)/python benchmarks/train.py $(ON) --turns 3 --steps 4
+	$(BIN)/python benchmarks/infer.py $(ON) --turns 3 --pairs 100
+
+gpu-check: $(INSTALLED)
+	$(BIN)/python benchmarks/gpu_check.py
+
+# smart-pytorch's other requirement is stubs for type checkers that shadow numpy's own
+$(RIVALS): $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps smart-pytorch==0.0.4
+	touch $@
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
