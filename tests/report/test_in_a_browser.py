@@ -41,7 +41,8 @@ PROMISED = {
         "examples-sts",
     ],
     "study": [
-        *("look", "values", "means", "differences", "difference-plot", "cost-plot", "transfer-map", "transfer-table"),
+        *("look", "values", "means-sst", "means-sts", "differences", "differences-sst", "cost-plot", "transfer-map"),
+        "transfer-table",
     ],
 }
 # what sticks out of the figure it belongs to, or of its own box where that box does not scroll

@@ -311,3 +311,18 @@ def test_a_large_dev_set_makes_no_large_page(toy_recipe: Callable[..., dict[str,
     page, _ = run_report(run.folder)
     assert len(page.encode()) < 3_000_000
     assert "20,000" in page
+
+
+def test_a_run_that_kept_no_answers(smoke_run: Path, tmp_path: Path) -> None:
+    """No answers on dev, no evaluation in the log, no model: what is left is shown, and nothing is made up."""
+    folder = tmp_path / "copy"
+    shutil.copytree(smoke_run, folder)
+    (folder / "dev.safetensors").unlink()
+    shutil.rmtree(folder / "best")
+    lines = (folder / "log.jsonl").read_text().splitlines()
+    kept = [line for line in lines if json.loads(line)["event"] not in ("evaluate", "conflicts")]
+    (folder / "log.jsonl").write_text("\n".join(kept) + "\n")
+    page, book = run_report(folder)
+    assert {"losses", "examples-seen", "rates"} <= set(book.figures)
+    assert not {"dev-metrics", "conflict-map", "confusion-sst", "pca-sst"} & set(book.figures)
+    assert 'id="headline"' not in page

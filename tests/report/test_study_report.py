@@ -28,13 +28,14 @@ def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_p
             assert cell.spread is not None
             low, high = (render.number(cell.mean + sign * cell.spread.half_width) for sign in (-1, 1))
             assert f"{render.number(cell.mean)} ({low} to {high})" in text
-            assert cell.published is None or f">{render.number(cell.published)}<" in text
+            assert cell.published is None or f"paper {render.number(cell.published)}<" in text
     assert matrix is not None
     for line in render.transfers(matrix):
         assert all(cell in text for cell in line.values())
     assert "Misprint in the paper&#x27;s T2" in text
     names = {one.stem for one in (tmp_path / "figures").iterdir()}
-    assert names == {"means", "difference-plot", "cost-plot", "transfer-map"}
+    each = {f"{kind}-{task}" for kind in ("means", "differences") for task in ("sst", "qqp", "sts")}
+    assert names == {*each, "cost-plot", "transfer-map"}
 
 
 def test_the_mean_of_a_row_has_an_interval(finished_study: OpenStudy) -> None:
@@ -75,8 +76,8 @@ def test_a_study_that_is_not_finished(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert "Not finished" in (tmp_path / "part.html").read_text(encoding="utf-8")
     _, book = study_report(opened)
-    assert "means" in book.figures
-    assert "difference-plot" not in book.figures, "there is nothing to compare with yet"
+    assert "means-qqp" in book.figures
+    assert "differences-qqp" not in book.figures, "there is nothing to compare with yet"
 
 
 def test_a_study_of_confusion_matrices(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ figcaption { color: var(--soft); font-size: .88rem; margin-top: .2rem; }
 table { border-collapse: collapse; font-size: .9rem; min-width: 16rem; }
 th, td { text-align: left; padding: .3rem .9rem .3rem 0; vertical-align: top; border-bottom: 1px solid var(--line);
   overflow-wrap: normal; }
-th { color: var(--soft); font-weight: 600; } td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
+th { color: var(--soft); font-weight: 600; } td.number { font-variant-numeric: tabular-nums; white-space: pre; }
 td.text { min-width: 12rem; unicode-bidi: plaintext; overflow-wrap: anywhere; }
 @media (max-width: 40rem) { table { font-size: .82rem; } th, td { padding-right: .6rem; }
   .cards table, .cards tbody, .cards tr { display: block; } .cards thead { display: none; }
@@ -48,7 +48,7 @@ details summary { cursor: pointer; color: var(--link); } pre { overflow-x: auto;
   nav, #recipe { display: none; } }
 """
 
-NUMBER = re.compile(r"[+−-]?[\d.].{0,30}$")  # '.712 ± .008', '+.010 ± .004 better', '2:31': kept on one line
+NUMBER = re.compile(r"[+−-]?[\d.].{0,45}$", re.DOTALL)  # '.712 ± .008', '+.010 ± .004 better', '2:31': kept on one line
 
 
 @dataclass

@@ -100,13 +100,17 @@ def _results(opened: OpenStudy, results: StudyTable, found: Found, book: FigureB
         return section
     section.table(_values(results), "values")
     section.text("In brackets: 95 % intervals over seeds and dev examples.", "soft")
-    section.figure(draw_study.means(results, columns), "means", "Means of rows with seeds", MEANS, book)
+    for column, title in results.columns.items():
+        drawn = draw_study.means(results, [column])
+        section.figure(drawn, f"means-{column}", f"{title}: means of rows with seeds", f"{title}. {MEANS}", book)
     shown = render.differences(results)
     if shown:
         section.heading(f"Differences from {results.reference}")
         section.table(shown, "differences")
-        drawn = draw_study.differences(results, columns)
-        section.figure(drawn, "difference-plot", f"Differences from {results.reference}", DIFFERENCES, book)
+        for column, title in results.columns.items():
+            drawn = draw_study.differences(results, [column])
+            named = f"{title}: differences from {results.reference}"
+            section.figure(drawn, f"differences-{column}", named, f"{title}. {DIFFERENCES}", book)
     return section
 
 
@@ -120,6 +124,8 @@ def _values(results: StudyTable) -> list[dict[str, object]]:
             if cell.spread is not None:
                 low, high = cell.mean - cell.spread.half_width, cell.mean + cell.spread.half_width
                 line[title] = f"{render.number(cell.mean)} ({render.number(low)} to {render.number(high)})"
+            if line.pop(f"paper's {column}", ""):
+                line[title] = f"{line[title]}\npaper {render.number(cell.published or 0.0)}"
         rows.append(line)
     return rows
 
