@@ -24,6 +24,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 BATCH = 16
+SETTINGS: dict[str, Any] = {  # of both trainers
+    "per_device_train_batch_size": BATCH,
+    "num_train_epochs": 1,
+    "learning_rate": 1e-6,
+    "use_cpu": True,
+    "save_strategy": "no",
+    "logging_strategy": "no",
+    "report_to": "none",
+    "disable_tqdm": True,
+}
 
 
 @dataclass(frozen=True)
@@ -97,15 +107,8 @@ class TrainerRival:
         with tempfile.TemporaryDirectory() as folder:
             arguments = transformers.TrainingArguments(
                 output_dir=folder,
-                per_device_train_batch_size=BATCH,
                 gradient_accumulation_steps=len(steps[0]),
-                num_train_epochs=1,
-                learning_rate=1e-6,
-                use_cpu=True,
-                save_strategy="no",
-                logging_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
+                **SETTINGS,
                 remove_unused_columns=False,
                 **({"train_sampling_strategy": "group_by_length"} if self.grouped else {}),
             )
@@ -151,15 +154,8 @@ class CrossEncoderRival:
         with tempfile.TemporaryDirectory() as folder, _quiet():
             arguments = CrossEncoderTrainingArguments(
                 output_dir=folder,
-                per_device_train_batch_size=BATCH,
                 gradient_accumulation_steps=len(steps[0]),
-                num_train_epochs=1,
-                learning_rate=1e-6,
-                use_cpu=True,
-                save_strategy="no",
-                logging_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
+                **SETTINGS,
                 multi_dataset_batch_sampler="round_robin",
             )
             watch = _Watch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Draw = Callable[["Axes", TableRow, str, int], None]  # a row's cell of a column, at a place
 ROW = 0.27  # inches
 SHADE = {"better": colour(2), "worse": colour(1), "not distinguishable": FAINT}
 
@@ -94,7 +96,7 @@ def transfer(matrix: TransferMatrix) -> Figure | None:
 # --- shared -----------------------------------------------------------------------------------------------------
 
 
-def _panels(table: StudyTable, columns: list[str], rows: list[TableRow], draw: object) -> Figure | None:
+def _panels(table: StudyTable, columns: list[str], rows: list[TableRow], draw: Draw) -> Figure | None:
     """Panels one below the other: names of rows are long, and a phone is narrow."""
     from matplotlib.figure import Figure
 
@@ -107,7 +109,7 @@ def _panels(table: StudyTable, columns: list[str], rows: list[TableRow], draw: o
     every = figure.subplots(len(columns), 1, squeeze=False)[:, 0]
     for axes, column in zip(every, columns, strict=True):
         for place, row in enumerate(rows):
-            draw(axes, row, column, place)  # type: ignore[operator]
+            draw(axes, row, column, place)
         axes.set_yticks(range(len(rows)), [short(row.name, 30) for row in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_title(table.columns[column])
