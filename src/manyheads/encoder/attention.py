@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.autograd.function import once_differentiable
 
-from manyheads.encoder.dropout import dropout
-from manyheads.encoder.layout import Gather, lay_out
+from manyheads.encoder.dropout import dropout_mask
+from manyheads.encoder.layout import Block, Gather, Layout, lay_out
 from manyheads.tokens import PackedTokens
 
 
@@ -20,31 +22,89 @@ def attend(query: Tensor | None, key_value: Tensor, tokens: PackedTokens, heads:
     `tokens.kept` rows are wanted, `query` is [kept rows, width] and `key_value` [tokens, 2·width].
     Variable-length CUDA kernels would go here; until they can be tested, CUDA runs the same blocks.
     """
-    return _attend_by_blocks(query, key_value, tokens, heads, drop)
-
-
-def _attend_by_blocks(query: Tensor | None, key_value: Tensor, tokens: PackedTokens, heads: int, drop: float) -> Tensor:
-    """Sequences of like length are one batched product; `encoder/layout.py` says how they are brought together."""
     parts = 3 if query is None else 2
     size = key_value.shape[1] // (parts * heads)  # of a head
     layout = lay_out(tokens.groups, heads, query is not None, key_value.device)
-    rows = [one.count * heads * one.length * parts for one in layout.blocks]
-    pieces = Gather.apply(key_value.reshape(-1, size), layout.keys).split(rows)
-    asked: list[Tensor | None] = [None] * len(pieces)
-    if query is not None and layout.queries is not None:
-        counts = [one.count * heads * one.asked for one in layout.blocks]
-        asked = list(Gather.apply(query.reshape(-1, size), layout.queries).split(counts))
-    results = []
-    for block, piece, question in zip(layout.blocks, pieces, asked, strict=True):
-        shared = piece.view(parts, block.count, heads, block.length, size)
-        q = shared[0] if question is None else question.view(block.count, heads, block.asked, size)
-        k, v = shared[-2], shared[-1]
-        mask = None if block.mask is None else block.mask[:, None].to(q.dtype)
-        if drop:
-            scores = q @ k.transpose(-1, -2) * (1 / math.sqrt(size))
-            weights = torch.softmax(scores if mask is None else scores + mask, dim=-1)
-            seen = dropout(weights, drop) @ v
-        else:
-            seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        results.append(seen.reshape(-1, size))
-    return Gather.apply(torch.cat(results), layout.results).view(-1, heads * size)
+    rows = Gather.apply(key_value.reshape(-1, size), layout.keys)
+    asked = None if query is None else Gather.apply(query.reshape(-1, size), layout.queries)
+    seen = AttentionInBlocks.apply(asked, rows, layout, heads, drop)
+    return Gather.apply(seen, layout.results).view(-1, heads * size)
+
+
+class AttentionInBlocks(torch.autograd.Function):
+    """Sequences of like length are one batched product; `encoder/layout.py` says how they are brought together.
+
+        S = Q·Kᵀ/√d + mask      P = softmax(S)      D = P ∘ m (dropout)      O = D·V
+        dV = Dᵀ·dO      dP = (dO·Vᵀ) ∘ m      dS = P ∘ (dP − Σ dP ∘ P)      dQ = dS·K/√d      dK = dSᵀ·Q/√d
+
+    Written out, because every product lands in its place here: autograd would fill a gradient with zeros for every
+    slice of a block, add them up and join the blocks, which is a twentieth of a training step.
+    """
+
+    @staticmethod
+    def forward(context: Any, queries: Tensor | None, rows: Tensor, layout: Layout, heads: int, drop: float) -> Tensor:
+        """Rows of blocks [parts, sequences, heads, places] → [blocks: sequences, heads, places asked]."""
+        wanted = sum(block.count * heads * block.asked for block in layout.blocks)
+        results = rows.new_empty(wanted, rows.shape[1])
+        masks = _masks(layout, heads, rows, drop)
+        kept: list[Tensor | None] = []
+        with torch.autocast(rows.device.type, enabled=False):
+            for number, (q, k, v, out) in enumerate(_blocks(layout, heads, queries, rows, results)):
+                weights = torch.softmax(_scores(q, k, layout.blocks[number], heads), dim=-1)
+                mask = masks[number].view(weights.shape) if drop else None
+                dropped = weights if mask is None else weights * mask
+                torch.bmm(dropped, v, out=out)
+                kept += [weights, mask, dropped]
+        context.layout, context.heads = layout, heads
+        context.save_for_backward(queries, rows, *kept)
+        return results
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None, None, None]:
+        queries, rows, *kept = context.saved_tensors
+        layout, heads = context.layout, context.heads
+        scale = 1 / math.sqrt(rows.shape[1])
+        to_rows, to_queries = torch.empty_like(rows), None if queries is None else torch.empty_like(queries)
+        there = _blocks(layout, heads, queries, rows, gradient)
+        back = _blocks(layout, heads, to_queries, to_rows, gradient)
+        for number, ((q, k, v, out), (dq, dk, dv, _)) in enumerate(zip(there, back, strict=True)):
+            weights, mask, dropped = kept[3 * number : 3 * number + 3]
+            torch.bmm(dropped.mT, out, out=dv)
+            to_weights = torch.bmm(out, v.mT)
+            to_weights = to_weights if mask is None else to_weights.mul_(mask)
+            to_scores = torch._softmax_backward_data(to_weights, weights, -1, weights.dtype)
+            torch.baddbmm(dq, to_scores, k, beta=0, alpha=scale, out=dq)
+            torch.baddbmm(dk, to_scores.mT, q, beta=0, alpha=scale, out=dk)
+        return to_queries, to_rows, None, None, None
+
+
+def _blocks(
+    layout: Layout, heads: int, queries: Tensor | None, rows: Tensor, results: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Q, K, V and the result of every block, as views: [sequences · heads, places, size]."""
+    size, parts = rows.shape[1], 3 if queries is None else 2
+    at = asked_at = 0
+    for block in layout.blocks:
+        many, length, asked = block.count * heads, block.length, block.asked
+        *own, k, v = rows[at : at + parts * many * length].view(parts, many, length, size).unbind()
+        answered = slice(asked_at, asked_at + many * asked)
+        q = own[0] if queries is None else queries[answered].view(many, asked, size)
+        yield q, k, v, results[answered].view(many, asked, size)
+        at, asked_at = at + parts * many * length, asked_at + many * asked
+
+
+def _masks(layout: Layout, heads: int, rows: Tensor, drop: float) -> Sequence[Tensor]:
+    """The dropout masks of all blocks, drawn at once."""
+    counts = [one.count * heads * one.asked * one.length for one in layout.blocks]
+    return dropout_mask(rows.new_empty(sum(counts)), drop).split(counts) if drop else ()
+
+
+def _scores(q: Tensor, k: Tensor, block: Block, heads: int) -> Tensor:
+    """Q·Kᵀ/√d, and −∞ where a sequence has no token: one call for product, scale and mask."""
+    scale = 1 / math.sqrt(q.shape[-1])
+    if block.mask is None:
+        empty = q.new_empty(())
+        return torch.baddbmm(empty, q, k.mT, beta=0, alpha=scale)
+    mask = block.mask[:, None].to(q.dtype).expand(-1, heads, -1, -1).reshape(len(q), 1, -1)
+    return torch.baddbmm(mask, q, k.mT, alpha=scale)
