@@ -2,14 +2,15 @@
 
     python benchmarks/infer.py [--data FOLDER] [--turns N] [--pairs N] [--write]
 
-Default encoder, float32, from texts to answers, tokenising included. With --data the pairs are Quora's dev pairs, else
-generated ones. Second table: several tasks that read the same sentences, answered from one encoder pass. --write puts
-the tables into docs/benchmarks.md.
+Default encoder, float32, from texts to answers, tokenising included. With --data the pairs are Quora's and STS's, as
+many of each, in random order; else generated ones. Second table: several tasks that read the same sentences, answered
+from one encoder pass. --write puts the tables into docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import statistics
 import tempfile
 import time
@@ -49,13 +50,15 @@ def small_run(data: str | None, folder: str) -> Run:
     return train(load_recipe(source, changes), quiet=True)
 
 
-def texts_of(run: Run, count: int) -> list[Pair]:
-    """Pairs of the task's train data, in the order of the file, which is no order of length."""
-    recipe = run.recipe.model_copy(deep=True)
-    (name,) = recipe.tasks
-    recipe.tasks[name].max_train = count
-    one, other = load_tasks(recipe)[name].train.texts
-    return list(zip(one.to_pylist(), other.to_pylist(), strict=True))
+def texts_of(data: str | None, count: int) -> list[Pair]:
+    """Pairs of the pair tasks' train data, as many of each, in no order of length."""
+    names = ["qqp", "sts"] if data else ["paraphrase", "similarity"]
+    source, root = ("papers-data", {"data.root": data}) if data else ("demo", {})
+    tasks = load_tasks(load_recipe(source, {**root, "tasks": names, "tasks.*.max_train": -(-count // 2)}))
+    columns = [[column.to_pylist() for column in tasks[name].train.texts] for name in names]
+    pairs = [pair for one, other in columns for pair in zip(one, other, strict=True)]
+    random.Random(0).shuffle(pairs)
+    return [pairs[number % len(pairs)] for number in range(count)]
 
 
 def rivals_of(run: Run) -> dict[str, Callable[[list[Pair]], object]]:
@@ -97,7 +100,7 @@ def products_of(run: Run, pairs: list[Pair], whole: bool) -> list[floor.Product]
 def measure(data: str | None, turns: int, count: int) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         run = small_run(data, folder)
-        every = texts_of(run, count * (turns + 1))
+        every = texts_of(data, count * (turns + 1))
         rivals = rivals_of(run)
         taken: dict[str, list[float]] = {name: [] for name in (*rivals, "floor", "floor, whole model")}
         for turn in range(turns + 1):
@@ -154,7 +157,7 @@ def main() -> None:
     given.add_argument("--pairs", type=int, default=500, help="pairs, or sentences, per turn")
     given.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     options = given.parse_args()
-    what = "Quora pairs" if options.data else "generated pairs"
+    what = "Quora and STS pairs" if options.data else "generated pairs"
     lines = [f"{machine()}; {options.turns} turns of {options.pairs} {what}, unsorted.", ""]
     lines += measure(options.data, options.turns, options.pairs)
     company = [f"{machine()}; {options.turns} turns of {options.pairs} generated sentences.", ""]

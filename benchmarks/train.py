@@ -73,32 +73,41 @@ class Ours:
         classes = {name: len(task.labels.names) or 1 for name, task in self.job.model.tasks.items()}
         return Plan(self.job.encoder_folder, classes)
 
-    def floor(self, stretch: range, whole: bool) -> float:
-        """Seconds of the products of these steps alone."""
-        encoder, seconds = self.job.model.encoder, 0.0
+    def products(self, stretch: range, whole: bool) -> list[list[floor.Product]]:
+        """The products of these steps, pass by pass."""
+        encoder, found = self.job.model.encoder, []
         assert isinstance(encoder, Bert)
         for step in stretch:
             for passing in self.job.backward._passes(self.job.rounds_of(step), None)[""]:
                 packed = self.job.model.pack([(task, inputs) for task, _, inputs in passing])
-                seconds += floor.run(floor.products(encoder, packed.tokens, whole, backward=True))
-        return seconds
+                found.append(floor.products(encoder, packed.tokens, whole, backward=True))
+        return found
 
 
-def turns_of(ours: Ours, rivals: dict[str, Callable[[Steps], float]], turns: int, steps: int) -> dict[str, list[float]]:
-    """Seconds of everyone in every turn; the first, in which everything is warmed up, is not counted."""
+def turns_of(
+    ours: Ours, rivals: dict[str, Callable[[Steps], float]], turns: int, steps: int
+) -> tuple[dict[str, list[float]], list[float]]:
+    """Seconds of everyone in every turn, and operations per second of the floor.
+
+    The first turn, in which everything is warmed up, is not counted.
+    """
     taken: dict[str, list[float]] = {name: [] for name in ("manyheads", *rivals, "floor", "floor, whole model")}
+    speeds = []
     for turn in range(turns + 1):
         stretch = range(turn * steps, (turn + 1) * steps) if turn else range(2)
         given = ours.examples(stretch)
         found = {"manyheads": ours(stretch), **{name: rival(given) for name, rival in rivals.items()}}
-        found["floor"] = ours.floor(stretch, whole=False)
-        found["floor, whole model"] = ours.floor(stretch, whole=True)
-        for name, seconds in found.items() if turn else ():
-            taken[name].append(seconds)
-    return taken
+        for name, whole in (("floor", False), ("floor, whole model", True)):
+            products = ours.products(stretch, whole)
+            found[name] = sum(floor.run(one) for one in products)
+        if turn:
+            speeds.append(sum(floor.operations(one) for one in products) / found["floor, whole model"])
+            for name, seconds in found.items():
+                taken[name].append(seconds)
+    return taken, speeds
 
 
-def table(taken: dict[str, list[float]], examples: int) -> list[str]:
+def table(taken: dict[str, list[float]], speeds: list[float], examples: int) -> list[str]:
     """A line for each: how many times as long as ours, and the rate, which is of this machine and moment."""
     lines = ["| | time ÷ manyheads | examples/s |", "|---|---|---|"]
     for name, seconds in taken.items():
@@ -106,7 +115,12 @@ def table(taken: dict[str, list[float]], examples: int) -> list[str]:
         rate = statistics.median(examples / one for one in seconds)
         lines.append(f"| {name} | {spread(ratios)} | {rate:.1f} |")
     share = [least / own for least, own in zip(taken["floor"], taken["manyheads"], strict=True)]
-    return [*lines, "", f"manyheads runs at {spread([100 * one for one in share], 0)} % of the matrix-product floor."]
+    return [
+        *lines,
+        "",
+        f"manyheads runs at {spread([100 * one for one in share], 0)} % of the matrix-product floor, "
+        f"which does {spread([one / 1e9 for one in speeds], 0)} GFLOP/s.",
+    ]
 
 
 def spread(values: list[float], digits: int = 2) -> str:
@@ -130,8 +144,7 @@ def measure(data: str | None, turns: int, steps: int, pairs_only: bool) -> list[
             rivals["sentence-transformers CrossEncoderTrainer"] = CrossEncoderRival(plan)
         else:
             rivals["plain padded loop"] = StarterLoop(plan)
-        taken = turns_of(ours, rivals, turns, steps)
-        return table(taken, steps * 16 * len(plan.tasks))
+        return table(*turns_of(ours, rivals, turns, steps), steps * 16 * len(plan.tasks))
 
 
 def main() -> None:

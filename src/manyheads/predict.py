@@ -68,23 +68,33 @@ def _passes(
     places = {name: dict(zip(rows[name].tolist(), range(len(rows[name])), strict=True)) for name in data}
     every = np.unique(np.concatenate([rows[name] for name in data])).astype(np.int64)
     lengths = sum(column.lengths_of(every) for column in next(iter(data.values())).texts)
+    reading = {name: _reading(model, split) for name, split in data.items()}
     asked: dict[str, tuple[list[int], Inputs]] = {}
     used = 0
     for row in every[np.argsort(lengths, kind="stable")].tolist():
-        inputs = {name: split.inputs(model, row) for name, split in data.items() if row in places[name]}
-        given = [one for some in inputs.values() for one in some]
+        wanted = [name for name in data if row in places[name]]
+        made = {reading[name]: data[name] for name in wanted}
+        sequences = {way: split.inputs(model, row) for way, split in made.items()}
+        given = [one for some in sequences.values() for one in some]
         distinct = given if given[0].states is not None else merge_equal(given, everywhere=True)[0]
         size = sum(len(one.ids) if one.states is None else len(one.states) for one in distinct)
         if used and used + size > tokens_per_pass:
             yield [(name, *one) for name, one in asked.items()]
             asked, used = {}, 0
-        for name, some in inputs.items():
+        for name in wanted:
             own = asked.setdefault(name, ([], []))
             own[0].append(places[name][row])
-            own[1].append(some)
+            own[1].append(sequences[reading[name]])
         used += size
     if asked:
         yield [(name, *one) for name, one in asked.items()]
+
+
+def _reading(model: ManyHeads, split: TaskTokens) -> tuple[object, ...]:
+    """Equal where two tasks make the same inputs of the same texts."""
+    name = split.task.name
+    encoding = model.tasks[split.task.head_of or name].encoding
+    return encoding.model_dump_json(), model.head(name).pooling.keep, split.frozen and name
 
 
 def describe(task: Task, answers: np.ndarray) -> list[dict[str, Any]]:
