@@ -11,10 +11,12 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
+PACKAGES = ("torch", "torchjd", "transformers", "sentence-transformers")
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 
 
@@ -56,7 +58,9 @@ def memory(key: str) -> float:
 
 
 def machine() -> str:
-    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "torchjd"))
+    """What is measured on, and with what."""
+    there = [name for name in PACKAGES if find_spec(name.replace("-", "_"))]
+    packages = ", ".join(f"{name} {version(name)}" for name in there)
     return f"{os.cpu_count()} cores ({platform.machine()}), {torch.get_num_threads()} threads, {packages}, float32"
 
 
