@@ -12,7 +12,6 @@ import argparse
 import tempfile
 from collections.abc import Callable
 
-import torch
 from torch.profiler import ProfilerActivity, profile
 
 from infer import small_run, texts_of
@@ -57,7 +56,7 @@ def main() -> None:
         ours = Ours(options.data, False, folder)
         ours(range(3))
         training = shares(lambda: ours(range(3, 3 + options.steps)))
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+    with tempfile.TemporaryDirectory() as folder:
         run = small_run(options.data, folder)
         (task,) = run.model.tasks
         pairs = texts_of(options.data, options.pairs)
