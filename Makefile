@@ -39,14 +39,17 @@ ON := $(if $(DATA),--data $(DATA))
 bench: $(RIVALS)
 	$(BIN)/python benchmarks/train.py $(ON) --write
 	$(BIN)/python benchmarks/infer.py $(ON) --write
-	$(BIN)/python benchmarks/combine.py $(ON) --turns 20 --write
-	$(BIN)/python benchmarks/regularise.py $(ON) --turns 15 --write
+	$(BIN)/python benchmarks/where_time_goes.py $(ON) --write
+	$(BIN)/python benchmarks/same_losses.py $(ON) --write
 	$(BIN)/python benchmarks/many_tasks.py --write
+	$(BIN)/python benchmarks/combine.py $(ON) --write
+	$(BIN)/python benchmarks/regularise.py $(ON) --write
+	$(if $(DATA),$(BIN)/python benchmarks/frozen.py $(ON) --write)
 	$(BIN)/python benchmarks/scale.py --write
 
 bench-quick: $(RIVALS)
-	$(BIN)/python benchmarks/train.py $(ON) --turns 3 --steps 4
-	$(BIN)/python benchmarks/infer.py $(ON) --turns 3 --pairs 100
+	$(BIN)/python benchmarks/train.py $(ON) --turns 3 --steps 3 --only mix
+	$(BIN)/python benchmarks/infer.py $(ON) --turns 3 --pairs 64 --only infer
 
 gpu-check: $(INSTALLED)
 	$(BIN)/python benchmarks/gpu_check.py

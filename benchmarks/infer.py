@@ -14,12 +14,13 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 
 import numpy as np
 import torch
 
 import floor
+from answering_rivals import CrossEncoderAnswers, Ours, Pair, Pipeline
+from apart import Apart
 from manyheads import Run, load_recipe, train
 from manyheads.data.demo import demo_rows
 from manyheads.encoder.bert import Bert
@@ -31,7 +32,6 @@ from manyheads.task_data import load_tasks
 from side_by_side import machine, write_block
 from train import spread
 
-Pair = tuple[str, str]
 COMPANY = (1, 2, 4, 8)  # tasks that read the same sentences
 
 
@@ -62,25 +62,13 @@ def texts_of(data: str | None, count: int) -> list[Pair]:
     return [pairs[number % len(pairs)] for number in range(count)]
 
 
-def rivals_of(run: Run) -> dict[str, Callable[[list[Pair]], object]]:
-    import transformers
-    from sentence_transformers import CrossEncoder
-
-    folder = run.folder / "best"  # which transformers reads as well
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    pipe = transformers.pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")
-    cross = CrossEncoder(str(folder), num_labels=1, device="cpu")
-    (task,) = run.model.tasks
-
-    def through_the_pipeline(batch: int) -> Callable[[list[Pair]], object]:
-        return lambda pairs: pipe([{"text": a, "text_pair": b} for a, b in pairs], batch_size=batch, truncation=True)
-
+def rivals_of(run: Run) -> dict[str, Apart]:
+    """Each in a process of its own, and ours with memory kept as our command line keeps it."""
     return {
-        "manyheads": lambda pairs: run.predict(task, pairs),
-        "transformers pipeline, batch 1": through_the_pipeline(1),
-        "transformers pipeline, batch 32": through_the_pipeline(32),
-        "sentence-transformers CrossEncoder.predict": lambda pairs: cross.predict(pairs, show_progress_bar=False),
+        "manyheads": Apart(Ours, run.folder),
+        "transformers pipeline, batch 1": Apart(Pipeline, run.folder, 1),
+        "transformers pipeline, batch 32": Apart(Pipeline, run.folder, 32),
+        "sentence-transformers CrossEncoder.predict": Apart(CrossEncoderAnswers, run.folder),
     }
 
 
@@ -103,18 +91,21 @@ def measure(data: str | None, turns: int, count: int) -> list[str]:
         run = small_run(data, folder)
         every = texts_of(data, count * (turns + 1))
         rivals = rivals_of(run)
+        for one in rivals.values():
+            one.wait()
         taken: dict[str, list[float]] = {name: [] for name in (*rivals, "floor", "floor, whole model")}
         for turn in range(turns + 1):
             pairs = every[turn * count : (turn + 1) * count]
             for name, answer in rivals.items():
-                began = time.perf_counter()
-                answer(pairs)
+                seconds = answer(pairs)
                 if turn:
-                    taken[name].append(time.perf_counter() - began)
+                    taken[name].append(seconds)
             for name, whole in (("floor", False), ("floor, whole model", True)):
                 seconds = floor.run(products_of(run, pairs, whole))
                 if turn:
                     taken[name].append(seconds)
+        for one in rivals.values():
+            one.stop()
     lines = ["| | time ÷ manyheads | pairs/s |", "|---|---|---|"]
     for name, seconds in taken.items():
         ratios = [one / own for one, own in zip(seconds, taken["manyheads"], strict=True)]
@@ -156,18 +147,21 @@ def main() -> None:
     given.add_argument("--data", help="a folder of the course's csv files")
     given.add_argument("--turns", type=int, default=5)
     given.add_argument("--pairs", type=int, default=500, help="pairs, or sentences, per turn")
+    given.add_argument("--only", choices=("infer", "infer company"), help="one of the two tables")
     given.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     options = given.parse_args()
-    keep_freed_memory()  # as our command line does; rivals gain as well
+    keep_freed_memory()  # as our command line does
     what = "Quora and STS pairs" if options.data else "generated pairs"
-    lines = [f"{machine()}; {options.turns} turns of {options.pairs} {what}, unsorted.", ""]
-    lines += measure(options.data, options.turns, options.pairs)
-    company = [f"{machine()}; {options.turns} turns of {options.pairs} generated sentences.", ""]
-    company += measure_company(options.turns, options.pairs)
-    print("\n".join([*lines, "", *company]))
-    if options.write:
-        write_block("infer", lines)
-        write_block("infer company", company)
+    tables = {
+        "infer": (f"{what}, unsorted", lambda: measure(options.data, options.turns, options.pairs)),
+        "infer company": ("generated sentences", lambda: measure_company(options.turns, options.pairs)),
+    }
+    for name, (what, measured) in tables.items():
+        if options.only in (None, name):
+            lines = [f"{machine()}; {options.turns} turns of {options.pairs} {what}.", "", *measured()]
+            print("\n".join([*lines, ""]))
+            if options.write:
+                write_block(name, lines)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import floor
+from apart import Apart
 from manyheads import training
 from manyheads.encoder.bert import Bert
 from manyheads.job import TrainingJob, prepare
@@ -26,8 +26,6 @@ from manyheads.recipe_file import load_recipe
 from manyheads.schedule import set_trainable
 from side_by_side import machine, write_block
 from training_rivals import CrossEncoderRival, Example, Plan, StarterLoop, Steps, TrainerRival
-
-Rival = Callable[[range], float]  # a stretch of steps → seconds
 
 
 class Ours:
@@ -86,7 +84,7 @@ class Ours:
 
 
 def turns_of(
-    ours: Ours, rivals: dict[str, Callable[[Steps], float]], turns: int, steps: int
+    ours: Ours, rivals: dict[str, Apart], turns: int, steps: int
 ) -> tuple[dict[str, list[float]], list[float]]:
     """Seconds of everyone in every turn, and operations per second of the floor.
 
@@ -94,6 +92,8 @@ def turns_of(
     """
     taken: dict[str, list[float]] = {name: [] for name in ("manyheads", *rivals, "floor", "floor, whole model")}
     speeds = []
+    for one in rivals.values():
+        one.wait()
     for turn in range(turns + 1):
         stretch = range(turn * steps, (turn + 1) * steps) if turn else range(2)
         given = ours.examples(stretch)
@@ -137,15 +137,18 @@ def measure(data: str | None, turns: int, steps: int, pairs_only: bool) -> list[
     with tempfile.TemporaryDirectory() as folder:
         ours = Ours(data, pairs_only, folder)
         plan = ours.plan()
-        rivals: dict[str, Callable[[Steps], float]] = {
-            "transformers Trainer": TrainerRival(plan, grouped=False),
-            "transformers Trainer, grouped by length": TrainerRival(plan, grouped=True),
+        rivals = {
+            "transformers Trainer": Apart(TrainerRival, plan, False),
+            "transformers Trainer, grouped by length": Apart(TrainerRival, plan, True),
         }
         if pairs_only:
-            rivals["sentence-transformers CrossEncoderTrainer"] = CrossEncoderRival(plan)
+            rivals["sentence-transformers CrossEncoderTrainer"] = Apart(CrossEncoderRival, plan)
         else:
-            rivals["plain padded loop"] = StarterLoop(plan)
-        return table(*turns_of(ours, rivals, turns, steps), steps * 16 * len(plan.tasks))
+            rivals["plain padded loop"] = Apart(StarterLoop, plan)
+        found = table(*turns_of(ours, rivals, turns, steps), steps * 16 * len(plan.tasks))
+        for one in rivals.values():
+            one.stop()
+        return found
 
 
 def main() -> None:
@@ -156,7 +159,7 @@ def main() -> None:
     given.add_argument("--only", choices=("mix", "pairs"), help="one of the two tables")
     given.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     options = given.parse_args()
-    keep_freed_memory()  # as our command line does; rivals gain as well
+    keep_freed_memory()  # as our command line does; rivals have processes of their own
     for name, pairs_only in (("mix", False), ("pairs", True)):
         if options.only in (None, name):
             what = "SST-5, Quora, STS" if options.data else "generated tasks"

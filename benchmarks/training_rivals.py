@@ -56,6 +56,9 @@ class Plan:
 Steps = Sequence[Sequence[Sequence[Example]]]  # optimizer steps of batches, one for each task
 
 
+transformers.logging.disable_progress_bar()
+
+
 class ThreeHeads(nn.Module):
     """A transformers encoder with a linear head per task on its pooled first token; batches may mix tasks."""
 

@@ -51,7 +51,7 @@ def main() -> None:
     given.add_argument("--pairs", type=int, default=1000, help="pairs to answer")
     given.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     options = given.parse_args()
-    keep_freed_memory()  # as our command line does; rivals gain as well
+    keep_freed_memory()  # as our command line does
     with tempfile.TemporaryDirectory() as folder:
         ours = Ours(options.data, False, folder)
         ours(range(3))
