@@ -48,7 +48,7 @@ bench: $(RIVALS)
 	$(BIN)/python benchmarks/scale.py --write
 
 bench-quick: $(RIVALS)
-	$(BIN)/python benchmarks/train.py $(ON) --turns 3 --steps 3 --only mix
+	$(BIN)/python benchmarks/train.py $(ON) --turns 3 --steps 2 --only mix
 	$(BIN)/python benchmarks/infer.py $(ON) --turns 3 --pairs 64 --only infer
 
 gpu-check: $(INSTALLED)
