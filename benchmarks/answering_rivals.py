@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 from manyheads import Run
-from manyheads.memory import keep_freed_memory
 
 Pair = tuple[str, str]
 
@@ -15,7 +14,6 @@ class Ours:
     """As `manyheads predict` does it, without the start of the process."""
 
     def __init__(self, folder: Path) -> None:
-        keep_freed_memory()
         self.run = Run(folder)
         (self.task,) = self.run.model.tasks
 

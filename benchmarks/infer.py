@@ -24,7 +24,6 @@ from apart import Apart
 from manyheads import Run, load_recipe, train
 from manyheads.data.demo import demo_rows
 from manyheads.encoder.bert import Bert
-from manyheads.memory import keep_freed_memory
 from manyheads.model import TaskTokens
 from manyheads.predict import _passes
 from manyheads.run import _examples
@@ -68,7 +67,7 @@ def texts_of(data: str | None, count: int) -> list[Pair]:
 
 
 def rivals_of(run: Run) -> dict[str, Apart]:
-    """Each in a process of its own, and ours with memory kept as our command line keeps it."""
+    """Each in a process of its own."""
     return {
         "manyheads": Apart(Ours, run.folder),
         "transformers pipeline, batch 1": Apart(Pipeline, run.folder, 1),
@@ -156,7 +155,6 @@ def main() -> None:
     given.add_argument("--only", choices=("infer", "infer company"), help="one of the two tables")
     given.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     options = given.parse_args()
-    keep_freed_memory()  # as our command line does
     what = "Quora and STS pairs" if options.data else "generated pairs"
     tables = {
         "infer": (f"{what}, unsorted", lambda: measure(options.data, options.turns, options.pairs)),

@@ -20,7 +20,6 @@ from apart import Apart
 from manyheads import training
 from manyheads.encoder.bert import Bert
 from manyheads.job import TrainingJob, prepare
-from manyheads.memory import keep_freed_memory
 from manyheads.progress import Reporter
 from manyheads.recipe_file import load_recipe
 from manyheads.schedule import set_trainable
@@ -167,7 +166,6 @@ def main() -> None:
     given.add_argument("--only", choices=("mix", "pairs"), help="one of the two tables")
     given.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     options = given.parse_args()
-    keep_freed_memory()  # as our command line does; rivals have processes of their own
     for name, pairs_only in (("mix", False), ("pairs", True)):
         if options.only in (None, name):
             what = "SST-5, Quora, STS" if options.data else "generated tasks"

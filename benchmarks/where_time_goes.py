@@ -15,7 +15,6 @@ from collections.abc import Callable
 from torch.profiler import ProfilerActivity, profile
 
 from infer import small_run, texts_of
-from manyheads.memory import keep_freed_memory
 from side_by_side import machine, write_block
 from train import Ours
 
@@ -51,7 +50,6 @@ def main() -> None:
     given.add_argument("--pairs", type=int, default=1000, help="pairs to answer")
     given.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     options = given.parse_args()
-    keep_freed_memory()  # as our command line does
     with tempfile.TemporaryDirectory() as folder:
         ours = Ours(options.data, False, folder)
         ours(range(3))

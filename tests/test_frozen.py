@@ -216,3 +216,19 @@ def test_other_texts_weights_or_encodings_are_other_states(toy_recipe: ToyRecipe
     (other_weights / "config.json").write_text(json.dumps({**config, "num_attention_heads": 2}))
     kept(toy_recipe, encoder=str(other_weights), training=heads)
     assert len(files() - seen) == 4, "the same weights, read by other heads"
+
+
+def test_of_two_tasks_on_the_same_texts_one_may_be_kept(toy_recipe: ToyRecipe) -> None:
+    """SMART reads the examples of one of them, whose states are computed; those of the other are read again."""
+    runs = {}
+    for gigabytes in (0.0, 4.0):
+        recipe = toy_recipe(
+            name=f"one-{gigabytes:g}",
+            tasks={"one": {"train": "mood.csv"}, "other": {"train": "mood.csv"}},
+            training={**TRAINING, "train": "heads", "frozen_gigabytes": gigabytes},
+            regularise={"name": "smart", "tasks": ["other"]},
+        )
+        run = train(load_recipe(recipe), quiet=True)
+        runs[gigabytes] = load_file(run.folder / "best" / "heads.safetensors")
+    for name, tensor in runs[0.0].items():
+        assert torch.allclose(tensor, runs[4.0][name], atol=2e-4), name

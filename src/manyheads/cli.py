@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from manyheads.errors import Interrupted, UserError, nearest
-from manyheads.memory import keep_freed_memory
 from manyheads.study.commands import app as study_app
 
 app = typer.Typer(
@@ -307,7 +306,6 @@ def demo(
 
 def main() -> None:
     """Entry point: a user's fault is one message and exit code 2, never a traceback."""
-    keep_freed_memory()
     try:
         app(prog_name="manyheads")
     except UserError as fault:

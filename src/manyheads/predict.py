@@ -51,10 +51,12 @@ def _in_label_units(task: Task, answers: np.ndarray) -> np.ndarray:
 
 
 def _same_texts(data: dict[str, TaskTokens]) -> list[list[str]]:
+    """Tasks that one pass can answer: they read the same texts, as tokens or as kept states of the same layer."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for name, split in data.items():
-        key = tuple(column.fingerprint or id(column) for column in split.texts)
-        groups.setdefault(key, []).append(name)
+        texts = tuple(column.fingerprint or id(column) for column in split.texts)
+        start = split.frozen and (split.frozen.layer, split.frozen.whole)
+        groups.setdefault((texts, start), []).append(name)
     return list(groups.values())
 
 

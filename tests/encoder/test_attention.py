@@ -45,3 +45,19 @@ def test_dropout_takes_the_share_it_is_told_and_keeps_the_mean() -> None:
     left = sums[: len(tokens)][:280] * 7 * 0.75  # the sequences of seven tokens: how many weights are left
     assert torch.allclose(left, left.round(), atol=1e-4)
     assert abs(left.mean().item() / 7 - 0.75) < 0.03
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_backward_within_autocast(dtype: torch.dtype) -> None:
+    """Products keep the type they were given, whatever autocast would choose."""
+    tokens = pack([Sequence(np.arange(n), np.zeros(n, dtype=np.int64), "all") for n in (3, 5, 9)])
+    given = torch.randn(len(tokens), 3 * HEADS * SIZE, generator=torch.Generator().manual_seed(0))
+    found = {}
+    for wanted in (torch.float64, dtype):
+        key_value = given.to(wanted).requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            attend(None, key_value, tokens, HEADS, 0.0).square().sum().backward()
+        assert key_value.grad is not None
+        assert key_value.grad.dtype == wanted
+        found[wanted] = key_value.grad.double()
+    assert torch.allclose(found[torch.float64], found[dtype], atol=1e-5 if dtype == torch.float32 else 0.1)

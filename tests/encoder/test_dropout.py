@@ -53,3 +53,9 @@ def test_module_is_off_in_evaluation_and_at_rate_zero() -> None:
     assert torch.equal(Dropout(0.5).eval()(values), values)
     assert torch.equal(Dropout(0.0).train()(values), values)
     assert not torch.equal(Dropout(0.5).train()(values), values)
+
+
+@pytest.mark.parametrize("rate", [0.999, 0.99999, 0.999999])
+def test_a_rate_near_one_drops_nearly_everything(rate: float) -> None:
+    with draws(0, "test"):
+        assert (dropout(torch.ones(10_000), rate) != 0).float().mean().item() < 0.01

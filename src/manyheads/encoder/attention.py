@@ -68,14 +68,15 @@ class AttentionInBlocks(torch.autograd.Function):
         to_rows, to_queries = torch.empty_like(rows), None if queries is None else torch.empty_like(queries)
         there = _blocks(layout, heads, queries, rows, gradient)
         back = _blocks(layout, heads, to_queries, to_rows, gradient)
-        for number, ((q, k, v, out), (dq, dk, dv, _)) in enumerate(zip(there, back, strict=True)):
-            weights, mask, dropped = kept[3 * number : 3 * number + 3]
-            torch.bmm(dropped.mT, out, out=dv)
-            to_weights = torch.bmm(out, v.mT)
-            to_weights = to_weights if mask is None else to_weights.mul_(mask)
-            to_scores = torch._softmax_backward_data(to_weights, weights, -1, weights.dtype)
-            torch.baddbmm(dq, to_scores, k, beta=0, alpha=scale, out=dq)
-            torch.baddbmm(dk, to_scores.mT, q, beta=0, alpha=scale, out=dk)
+        with torch.autocast(rows.device.type, enabled=False):
+            for number, ((q, k, v, out), (dq, dk, dv, _)) in enumerate(zip(there, back, strict=True)):
+                weights, mask, dropped = kept[3 * number : 3 * number + 3]
+                torch.bmm(dropped.mT, out, out=dv)
+                to_weights = torch.bmm(out, v.mT)
+                to_weights = to_weights if mask is None else to_weights.mul_(mask)
+                to_scores = torch._softmax_backward_data(to_weights, weights, -1, weights.dtype)
+                torch.baddbmm(dq, to_scores, k, beta=0, alpha=scale, out=dq)
+                torch.baddbmm(dk, to_scores.mT, q, beta=0, alpha=scale, out=dk)
         return to_queries, to_rows, None, None, None
 
 

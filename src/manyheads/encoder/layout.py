@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from manyheads.tokens import Group
 
@@ -132,7 +133,8 @@ class Gather(torch.autograd.Function):
         return values.index_select(0, moves.rows)
 
     @staticmethod
+    @once_differentiable
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
         moves: Moves = context.moves
-        found: Tensor = Gather.apply(gradient, Moves(moves.back, moves.rows, None))
-        return (found if moves.empty is None else found.index_fill(0, moves.empty, 0.0)), None
+        found = gradient.index_select(0, moves.back)
+        return (found if moves.empty is None else found.index_fill_(0, moves.empty, 0.0)), None
