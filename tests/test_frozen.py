@@ -230,5 +230,5 @@ def test_of_two_tasks_on_the_same_texts_one_may_be_kept(toy_recipe: ToyRecipe) -
         )
         run = train(load_recipe(recipe), quiet=True)
         runs[gigabytes] = load_file(run.folder / "best" / "heads.safetensors")
-    for name, tensor in runs[0.0].items():
-        assert torch.allclose(tensor, runs[4.0][name], atol=2e-4), name
+    for name in (name for name in runs[0.0] if "one-head" in name):
+        assert torch.allclose(runs[0.0][name], runs[4.0][name], atol=1e-5), name
