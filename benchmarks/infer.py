@@ -150,10 +150,10 @@ def measure_company(turns: int, count: int) -> list[str]:
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("--data", help="a folder of the course's csv files")
-    given.add_argument("--turns", type=int, default=5)
-    given.add_argument("--pairs", type=int, default=500, help="pairs, or sentences, per turn")
+    given.add_argument("--turns", type=int, default=20)
+    given.add_argument("--pairs", type=int, default=256, help="pairs, or sentences, per turn")
     given.add_argument("--only", choices=("infer", "infer company"), help="one of the two tables")
-    given.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
+    given.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md; needs --data")
     options = given.parse_args()
     what = "Quora and STS pairs" if options.data else "generated pairs"
     tables = {
@@ -164,7 +164,7 @@ def main() -> None:
         if options.only in (None, name):
             lines = [f"{machine()}; {options.turns} turns of {options.pairs} {what}.", "", *measured()]
             print("\n".join([*lines, ""]))
-            if options.write:
+            if options.write and options.data:
                 write_block(name, lines)
 
 

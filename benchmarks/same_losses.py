@@ -41,7 +41,7 @@ def losses(data: str | None, steps: int, implementation: str) -> Losses:
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("--data", help="a folder of the course's csv files")
-    given.add_argument("--steps", type=int, default=50)
+    given.add_argument("--steps", type=int, default=30)
     given.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     options = given.parse_args()
     ours, theirs = (losses(options.data, options.steps, one) for one in ("default", "transformers"))

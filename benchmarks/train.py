@@ -161,10 +161,10 @@ def measure(data: str | None, turns: int, steps: int, pairs_only: bool) -> list[
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("--data", help="a folder of the course's csv files")
-    given.add_argument("--turns", type=int, default=5)
-    given.add_argument("--steps", type=int, default=16, help="optimizer steps per turn")
+    given.add_argument("--turns", type=int, default=6)
+    given.add_argument("--steps", type=int, default=8, help="optimizer steps per turn")
     given.add_argument("--only", choices=("mix", "pairs"), help="one of the two tables")
-    given.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
+    given.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md; needs --data")
     options = given.parse_args()
     for name, pairs_only in (("mix", False), ("pairs", True)):
         if options.only in (None, name):
@@ -173,7 +173,7 @@ def main() -> None:
             head = f"{machine()}; {what}, batch 16 each; {options.turns} turns of {options.steps} steps."
             lines = [head, "", *measure(options.data, options.turns, options.steps, pairs_only)]
             print("\n".join(lines))
-            if options.write:
+            if options.write and options.data:
                 write_block(f"train {name}", lines)
 
 
