@@ -42,7 +42,7 @@ def main() -> None:
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("--data", help="a folder of the course's csv files")
     given.add_argument("--steps", type=int, default=30)
-    given.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
+    given.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md; needs --data")
     options = given.parse_args()
     ours, theirs = (losses(options.data, options.steps, one) for one in ("default", "transformers"))
     what = "SST-5, Quora, STS" if options.data else "generated tasks"
@@ -53,7 +53,7 @@ def main() -> None:
         largest = max(abs(a - b) for a, b in zip(mine, other, strict=True))
         lines.append(f"| {task} | {mine[0]:.4f} | {mine[-1]:.4f} | {largest:.1e} |")
     print("\n".join(lines))
-    if options.write:
+    if options.write and options.data:
         write_block("same losses", lines)
 
 

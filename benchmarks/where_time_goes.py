@@ -48,7 +48,7 @@ def main() -> None:
     given.add_argument("--data", help="a folder of the course's csv files")
     given.add_argument("--steps", type=int, default=20, help="optimizer steps")
     given.add_argument("--pairs", type=int, default=1000, help="pairs to answer")
-    given.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
+    given.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md; needs --data")
     options = given.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         ours = Ours(options.data, False, folder)
@@ -68,7 +68,7 @@ def main() -> None:
     ]
     lines += [f"| {what} | {100 * training[what]:.1f} % | {100 * answering[what]:.1f} % |" for what in training]
     print("\n".join(lines))
-    if options.write:
+    if options.write and options.data:
         write_block("where time goes", lines)
 
 
