@@ -22,7 +22,7 @@ from manyheads.choices import dump_choice
 from manyheads.encoder.bert import Bert
 from manyheads.errors import UserError
 from manyheads.files import cache_folder, mapped
-from manyheads.model import ManyHeads, TaskTokens
+from manyheads.model import ManyHeads, TaskTokens, evaluating
 from manyheads.schedule import Phase
 from manyheads.tokens import Sequence, pack
 from manyheads.training_settings import trained_layers
@@ -179,11 +179,10 @@ def _write(folder: Path, job: TrainingJob, one: Keeping) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     model, data = job.model, one.data
-    training = model.training
-    model.eval()
     try:
         name = f"freeze {one.task}" if one.split == "train" else f"freeze {one.task} {one.split}"
-        with (aside / "states.bin").open("wb") as file, job.reporter.job(name, len(data)) as bar:
+        states = (aside / "states.bin").open("wb")
+        with states as file, job.reporter.job(name, len(data)) as bar, evaluating(model):
             for first in range(0, len(data), PIECE):
                 rows = range(first, min(first + PIECE, len(data)))
                 given = [sequence for row in rows for sequence in data.inputs(model, row)]
@@ -200,8 +199,6 @@ def _write(folder: Path, job: TrainingJob, one: Keeping) -> None:
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    finally:
-        model.train(training)
 
 
 @torch.no_grad()

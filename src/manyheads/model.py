@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,18 @@ if TYPE_CHECKING:
 
 NOTHING = np.empty(0, dtype=np.int64)
 Inputs = list[list[Sequence]]  # for each example its encoder inputs: one, or two for a bi-encoder
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards every module is as it was, so that frozen layers of a training stay without."""
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
 
 
 class UnfitPart(ValueError):

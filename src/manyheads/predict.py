@@ -12,7 +12,7 @@ import torch
 
 from manyheads.data.labels import NONE
 from manyheads.files import write_text
-from manyheads.model import Inputs, ManyHeads, TaskTokens
+from manyheads.model import Inputs, ManyHeads, TaskTokens, evaluating
 from manyheads.tasks import Task
 from manyheads.tokens import merge_equal
 
@@ -28,21 +28,19 @@ def predict_tasks(
     """Class probabilities [rows, classes] or values in label units [rows] of each task, in the order of its `rows`
     (default: all). Tasks that read the same texts are answered from one encoder pass."""
     chosen = rows or {name: np.arange(len(split)) for name, split in data.items()}
-    was_training = model.training
-    model.eval()
     found: dict[str, np.ndarray] = {}
     done = 0
-    for names in _same_texts(data):
-        for asked in _passes(model, {name: data[name] for name in names}, chosen, tokens_per_pass):
-            outputs = model([(name, inputs) for name, _, inputs in asked])
-            for (name, places, _), output in zip(asked, outputs, strict=True):
-                answer = model.head(name).loss.predict(output.float()).cpu().numpy()
-                if name not in found:
-                    found[name] = np.empty((len(chosen[name]), *answer.shape[1:]), dtype=answer.dtype)
-                found[name][places] = answer
-                done += len(places)
-            progress(done)
-    model.train(was_training)
+    with evaluating(model):
+        for names in _same_texts(data):
+            for asked in _passes(model, {name: data[name] for name in names}, chosen, tokens_per_pass):
+                outputs = model([(name, inputs) for name, _, inputs in asked])
+                for (name, places, _), output in zip(asked, outputs, strict=True):
+                    answer = model.head(name).loss.predict(output.float()).cpu().numpy()
+                    if name not in found:
+                        found[name] = np.empty((len(chosen[name]), *answer.shape[1:]), dtype=answer.dtype)
+                    found[name][places] = answer
+                    done += len(places)
+                progress(done)
     return {name: _in_label_units(split.task, found.get(name, np.empty(0))) for name, split in data.items()}
 
 

@@ -114,7 +114,6 @@ def _train(job: TrainingJob) -> None:
             often = recipe.evaluate.every_steps
             if progress.moved and (epoch_over or (often and progress.step % often == 0)):
                 _evaluate(job)
-                set_trainable(job.model, phase, recipe.training.frozen_dropout)
             every = recipe.checkpoint.every_steps
             stopping = stopping or (job.processes.count == 1 and bool(asked))
             if epoch_over or stopping or (every and progress.step % every == 0):
