@@ -11,6 +11,7 @@ from transformers import BertModel
 
 from conftest import write_toy_encoder
 from manyheads.encoder.bert import Bert
+from manyheads.encoder.in_place import PIECE
 from manyheads.encoder.weights import load_encoder, to_hugging_face
 from manyheads.recipe import EncoderSettings
 from manyheads.tokens import Keep, PackedTokens, Sequence, pack
@@ -130,3 +131,28 @@ def test_saved_encoder_is_what_was_loaded(long_toy: Path, tmp_path: Path) -> Non
     assert (again.missing, again.unexpected) == ((), ())
     for name, tensor in encoder.state_dict().items():
         assert torch.equal(tensor, again.encoder.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("keep", ["all", "first"])
+def test_without_gradients_layers_work_in_place_and_say_the_same(both: tuple[Bert, BertModel], keep: Keep) -> None:
+    ours = both[0].double()
+    tokens = pack(random_sequences(ours.config.vocab_size, LENGTHS * 4, keep))
+    assert len(tokens.ids) > 2 * PIECE
+    plainly = ours(tokens)
+    embedded = ours.embed(tokens).detach()
+    before = embedded.clone()
+    with torch.no_grad():
+        in_place = ours.encode(embedded, tokens)
+    torch.testing.assert_close(in_place, plainly, rtol=0, atol=1e-12)
+    assert torch.equal(embedded, before), "what was given is left alone"
+
+
+def test_layers_do_not_work_in_place_where_dropout_or_autocast_would_be_lost(long_toy: Path) -> None:
+    encoder = load_encoder(EncoderSettings(name=str(long_toy))).encoder
+    assert isinstance(encoder, Bert)
+    tokens = pack(random_sequences(encoder.config.vocab_size))
+    with torch.no_grad():
+        assert not torch.equal(encoder.train()(tokens), encoder.train()(tokens))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            half = encoder.eval()(tokens)
+        torch.testing.assert_close(half.float(), encoder(tokens), rtol=0, atol=0.1)

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from manyheads.encoder.attention import attend
 from manyheads.encoder.base import Encoder
 from manyheads.encoder.dropout import Dropout
+from manyheads.encoder.in_place import finish_in_place, may_run_in_place
 from manyheads.tokens import PackedTokens
 
 
@@ -73,6 +74,8 @@ class Layer(nn.Module):
             key_value = F.linear(x, weight[width:], bias[width:])
             x = x[kept]
             seen = attend(F.linear(x, weight[:width], bias[:width]), key_value, tokens, self.heads, drop)
+        if may_run_in_place(self, x):
+            return finish_in_place(self, x, seen)
         a = self.attention_norm(x + self.dropout(self.attention_out(seen)))
         return self.norm(a + self.dropout(self.down(F.gelu(self.up(a)))))
 

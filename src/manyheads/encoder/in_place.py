@@ -1,0 +1,40 @@
+"""A layer's second half where no gradient is wanted: nothing is kept for later, so what is written can be reused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from manyheads.encoder.bert import Layer
+
+PIECE = 1024  # rows of the feed-forward part at a time: its inner states stay in the processor's cache
+
+
+def may_run_in_place(layer: Layer, x: Tensor) -> bool:
+    """On a CPU, where memory is the limit; not under autocast, which does not know results that are given."""
+    return (
+        not (layer.training or torch.is_grad_enabled())
+        and x.device.type == "cpu"
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+def finish_in_place(layer: Layer, x: Tensor, seen: Tensor) -> Tensor:
+    """norm(a + W₂·gelu(W₁·a)) with a = norm(x + O·seen): residual and bias are what the products are added to.
+
+    Written plainly, every product is first filled with its bias, then read once more to add the residual, and the
+    inner states, four times as wide as the rest, are written to memory that the system has to clear.
+    """
+    out, up, down = layer.attention_out, layer.up, layer.down
+    a = layer.attention_norm((x + out.bias).addmm_(seen, out.weight.T))
+    result = a + down.bias
+    inner = a.new_empty(min(PIECE, len(a)), up.out_features)
+    for rows, piece in zip(a.split(PIECE), result.split(PIECE), strict=True):
+        states = inner[: len(rows)]
+        torch.addmm(up.bias, rows, up.weight.T, out=states)
+        torch.ops.aten.gelu_(states)
+        piece.addmm_(states, down.weight.T)
+    return layer.norm(result)
