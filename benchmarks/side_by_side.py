@@ -10,6 +10,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from datetime import date
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,10 +59,13 @@ def memory(key: str) -> float:
 
 
 def machine() -> str:
-    """What is measured on, and with what."""
+    """What is measured on, with what, and when."""
     there = [name for name in PACKAGES if find_spec(name.replace("-", "_"))]
     packages = ", ".join(f"{name} {version(name)}" for name in there)
-    return f"{os.cpu_count()} cores ({platform.machine()}), {torch.get_num_threads()} threads, {packages}, float32"
+    model = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
+    kind = model[1] if model else platform.machine()
+    cores = f"{os.cpu_count()} cores ({kind}), {torch.get_num_threads()} threads"
+    return f"{date.today():%B %Y}: {cores}, {packages}, float32"
 
 
 def write_block(name: str, lines: list[str]) -> None:

@@ -52,3 +52,24 @@ def test_all_ways_of_pcgrad_give_the_same_gradient(
                 for name, gradient in found[group[0]].items():
                     assert torch.allclose(found[way][name], gradient, atol=1e-5), f"{way}: {name}"
     assert conflicting, "surgery is seen to act"
+
+
+def test_rivals_in_training_read_the_same_word_pieces_and_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from train import Ours
+    from training_rivals import StarterLoop
+
+    ours = Ours(None, pairs_only=False, folder=str(tmp_path))
+    rival = StarterLoop(ours.plan())
+    for step, batches in enumerate(ours.examples(range(2))):
+        drawn = [batch for one in ours.job.rounds_of(step) for batch in one]
+        for batch, examples in zip(drawn, batches, strict=True):
+            padded = rival._padded(examples)
+            data = ours.job.train[batch.task]
+            assert data.labels is not None
+            for number, row in enumerate(batch.rows.tolist()):
+                (inputs,) = data.inputs(ours.job.model, row)
+                assert padded["input_ids"][number][padded["attention_mask"][number] == 1].tolist() == list(inputs.ids)
+            assert padded["labels"].tolist() == pytest.approx(data.labels[batch.rows].tolist())
