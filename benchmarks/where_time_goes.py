@@ -19,10 +19,10 @@ from side_by_side import machine, write_block
 from train import Ours
 
 FOR = {
-    "products of linear layers": ("addmm", "mm"),
+    "products of linear layers": ("addmm", "addmm_", "mm"),
     "attention: products, softmax": ("bmm", "baddbmm", "_softmax", "_softmax_backward_data"),
     "attention: rows to blocks and back": ("index_select", "index_fill_", "cat"),
-    "activations (GELU)": ("gelu", "gelu_backward"),
+    "activations (GELU)": ("gelu", "gelu_", "gelu_backward"),
     "norms": ("native_layer_norm", "native_layer_norm_backward"),
     "AdamW, and the gradient's norm": ("_fused_adamw_", "linalg_vector_norm", "_foreach_norm", "_foreach_mul_"),
     "copies (biases, mostly), zeros": ("copy_", "fill_", "zero_"),
