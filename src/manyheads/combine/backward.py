@@ -18,7 +18,8 @@ from torch import Tensor
 
 from manyheads.combine.base import Aggregator
 from manyheads.combine.combination import Combination
-from manyheads.combine.task_gradients import TaskGradients, shared_parameters, touched_rows_only
+from manyheads.combine.tables import Rows, WholeTables, touched_rows_only
+from manyheads.combine.task_gradients import TaskGradients, shared_parameters
 from manyheads.errors import UserError
 from manyheads.model import Inputs, ManyHeads, TaskTokens
 from manyheads.processes import Processes
@@ -71,6 +72,7 @@ class Backward:
         self.tokens_per_pass, self.autocast = tokens_per_pass, autocast
         self.processes = processes or Processes()
         self.layer_factors = layer_factors or {}
+        self.tables = WholeTables()
         self.regularisers: Sequence[Regulariser] = ()  # of the step under way
 
     def step(
@@ -90,7 +92,7 @@ class Backward:
         apart = aggregator is not None or any(task in self.layer_factors for task in counts)
         passes = self._passes(rounds, list(counts) if apart else None)
         surgery = shared_parameters(self.model, combination.layers) if aggregator is not None else {}
-        taken = TaskGradients(self.model, surgery, self.processes, combination.copies)
+        taken = TaskGradients(self.model, surgery, self.processes, combination.copies, self.tables)
         fault: NonFiniteLoss | None = None
         try:
             done.factors = self._factors(passes, counts, combination, seeds)
@@ -111,9 +113,11 @@ class Backward:
         if self.processes.count > 1:
             rest = [one for name, one in self.model.named_parameters() if one.requires_grad and name not in surgery]
             self.processes.add_gradients(rest)
+            self.tables.forget()
         for one in regularisers:
             if not one.reads_examples:
                 done.terms[one.name] += one.penalise(self.model)
+                self.tables.forget()
         if any(one.requires_grad for one in scalarizer.parameters()):
             # of the losses over all processes: every process finds the same, and nothing is added up
             scalarizer({task: torch.tensor(loss, dtype=torch.float64) for task, loss in done.losses.items()}).backward()
@@ -180,14 +184,19 @@ class Backward:
         return [one for one in self.regularisers if one.reads_examples and task in one.tasks]
 
     def _merged(self, passes: list[Pass], counts: dict[str, int], done: Step, combination: Combination) -> None:
+        words = self.model.encoder.words
+        by_rows = [words] if words.device.type == "cpu" else []  # where zeros cost something
         for passing in passes:
-            losses = self._losses(passing, counts, done)
+            with touched_rows_only(self.model, by_rows):
+                losses = self._losses(passing, counts, done)
             values = {task: loss.item() for task, loss in losses.items()}
             # not known yet where this is the only pass, whose losses are the step's
             done.factors = done.factors or combination.scalarizer.factors(values)
             for task, value in values.items():
                 done.losses[task] += value
             torch.stack([done.factors[task] * loss for task, loss in losses.items()]).sum().backward()
+        if words.grad is not None and words.grad.is_sparse:
+            words.grad = self.tables.write(words, Rows.of(words.grad))
 
     def _task_by_task(
         self, passes: dict[str, list[Pass]], counts: dict[str, int], done: Step, taken: TaskGradients
@@ -195,7 +204,7 @@ class Backward:
         """The gradients of what is taken are put aside for every task; of all else they add up in `.grad`."""
         fault: NonFiniteLoss | None = None
         for task, some in passes.items():
-            with touched_rows_only(self.model, taken.parameters), self._scaled_layers(task):
+            with touched_rows_only(self.model, list(taken.parameters.values())), self._scaled_layers(task):
                 try:
                     for passing in some:
                         loss = self._losses(passing, counts, done)[task]

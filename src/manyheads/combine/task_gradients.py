@@ -6,26 +6,17 @@ embedding table only the rows are held that the task's tokens touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import Parameter
 
+from manyheads.combine.tables import Rows, WholeTables
 from manyheads.model import ManyHeads
 from manyheads.processes import Processes
 
 SHARED_HEADS = "shared heads"  # the layer group of parameters that are not the encoder's
-
-
-@dataclass
-class Rows:
-    """A gradient that is zero but in some rows."""
-
-    rows: Tensor  # [touched], rising
-    values: Tensor  # [touched, width]
 
 
 def shared_parameters(model: ManyHeads, layers: Sequence[int] | None = None) -> dict[str, Parameter]:
@@ -53,21 +44,6 @@ def layer_name(layer: int) -> str:
     return f"layer {layer}" if layer else "embeddings"
 
 
-@contextmanager
-def touched_rows_only(model: ManyHeads, parameters: dict[str, Parameter]) -> Iterator[None]:
-    """Within the block, embedding tables among the parameters get gradients of the rows that were looked up."""
-    chosen = {id(one) for one in parameters.values()}
-    tables = [one for one in model.encoder.modules() if isinstance(one, nn.Embedding) and id(one.weight) in chosen]
-    before = [one.sparse for one in tables]
-    for one in tables:
-        one.sparse = True
-    try:
-        yield
-    finally:
-        for one, sparse in zip(tables, before, strict=True):
-            one.sparse = sparse
-
-
 class TaskGradients:
     """Task by task: `take` after its backward; then `gramians`; then `fill` puts Σ w_i·g_i into `.grad`."""
 
@@ -77,11 +53,13 @@ class TaskGradients:
         parameters: dict[str, Parameter],
         processes: Processes,
         copies: torch.dtype | None = None,
+        tables: WholeTables | None = None,
     ) -> None:
         self.parameters = parameters
         self.groups = {name: layer_group(model, name) for name in parameters}
         self.processes = processes
         self.copies = copies
+        self.tables = tables or WholeTables()
         self.taken: dict[str, dict[str, Tensor | Rows]] = {}  # task → parameter → its gradient, where it has one
 
     @property
@@ -94,7 +72,7 @@ class TaskGradients:
         for name, parameter in self.parameters.items():
             gradient, parameter.grad = parameter.grad, None
             if gradient is not None:
-                found[name] = _touched(gradient) if gradient.is_sparse else gradient
+                found[name] = Rows.of(gradient) if gradient.is_sparse else gradient
         if self.processes.count > 1:
             found = self._add_up(found)
         if self.copies is not None:
@@ -158,13 +136,8 @@ class TaskGradients:
                 continue
             rows = next((one.rows for one in held if isinstance(one, Rows)), None)
             if rows is not None:
-                total = torch.zeros_like(parameter).index_copy_(0, rows, total.to(parameter.dtype))
+                total = self.tables.write(parameter, Rows(rows, total))
             parameter.grad = total.to(parameter.dtype)
-
-
-def _touched(gradient: Tensor) -> Rows:
-    whole = gradient.coalesce()
-    return Rows(whole.indices()[0], whole.values())
 
 
 def _cast(one: Tensor | Rows, dtype: torch.dtype) -> Tensor | Rows:
