@@ -9,6 +9,7 @@ and what the tasks share is moved aside before the next task. No graph is kept, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -268,8 +269,8 @@ class Backward:
         losses = {}
         for (task, rows, _), some in zip(passing, values, strict=True):
             mean = some.sum() / counts[task]
-            if not torch.isfinite(mean):
-                raise NonFiniteLoss(task, rows, mean.item())
+            if not math.isfinite(value := mean.item()):
+                raise NonFiniteLoss(task, rows, value)
             losses[task] = mean
         return losses
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 LANES = 4  # 16-bit lanes in a 64-bit word
+FEW = 2048  # elements for which it does not pay to set up a generator
 
 
 def dropout(values: Tensor, rate: float) -> Tensor:
@@ -21,7 +22,7 @@ def dropout_mask(values: Tensor, rate: float) -> Tensor:
     draws a seed, numpy's fastest generator makes 64-bit words of it, and each word serves four elements; the rate is
     met to within 1/65536.
     """
-    if values.device.type != "cpu":
+    if values.device.type != "cpu" or values.numel() < FEW:
         return torch.empty_like(values).bernoulli_(1 - rate).mul_(1 / (1 - rate))
     seed = int(torch.empty((), dtype=torch.int64).random_())
     words = np.random.SFC64(seed).random_raw(-(-values.numel() // LANES))
