@@ -157,6 +157,7 @@ def main() -> None:
     rivals = ways.all()
     if options.memory_of:  # a process for each way: what one of them leaves behind must not help the next
         rivals[options.memory_of](0)
+        job.backward.tables.forget()  # what is kept from step to step counts as well
         print(peak_memory(rivals[options.memory_of]))
         return
     taken = time_in_turns(rivals, options.turns)

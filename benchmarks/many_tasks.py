@@ -67,7 +67,7 @@ def measure(turns: int) -> list[str]:
 
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    given.add_argument("--turns", type=int, default=25)
+    given.add_argument("--turns", type=int, default=40)
     given.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     options = given.parse_args()
     lines = [f"{machine()}; {EXAMPLES} examples per step, {options.turns} turns.", "", *measure(options.turns)]

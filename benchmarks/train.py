@@ -105,11 +105,11 @@ def turns_of(
         stretch = range(turn * steps, (turn + 1) * steps) if turn else range(2)
         given = ours.examples(stretch)
         found = {"manyheads": ours(stretch), **{name: rival(given) for name, rival in rivals.items()}}
-        for name, whole in (("floor", False), ("floor, whole model", True)):
-            products = ours.products(stretch, whole)
-            found[name] = sum(floor.run(one) for one in products)
+        products = {"floor, whole model": ours.products(stretch, True), "floor": ours.products(stretch, False)}
+        for name, some in products.items():
+            found[name] = sum(floor.run(one) for one in some)
         if turn:
-            speeds.append(sum(floor.operations(one) for one in products) / found["floor, whole model"])
+            speeds.append(sum(floor.operations(one) for one in products["floor"]) / found["floor"])
             for name, seconds in found.items():
                 taken[name].append(seconds)
     return taken, speeds

@@ -147,7 +147,7 @@ def test_without_gradients_layers_work_in_place_and_say_the_same(both: tuple[Ber
     assert torch.equal(embedded, before), "what was given is left alone"
 
 
-def test_layers_do_not_work_in_place_where_dropout_or_autocast_would_be_lost(long_toy: Path) -> None:
+def test_layers_do_not_work_in_place_where_something_would_be_lost(long_toy: Path) -> None:
     encoder = load_encoder(EncoderSettings(name=str(long_toy))).encoder
     assert isinstance(encoder, Bert)
     tokens = pack(random_sequences(encoder.config.vocab_size))
@@ -156,3 +156,14 @@ def test_layers_do_not_work_in_place_where_dropout_or_autocast_would_be_lost(lon
         with torch.autocast("cpu", dtype=torch.bfloat16):
             half = encoder.eval()(tokens)
         torch.testing.assert_close(half.float(), encoder(tokens), rtol=0, atol=0.1)
+        still = encoder(tokens)
+        encoder.layers[0].dropout.train()  # dropout in evaluation, to see how sure a model is
+        assert not torch.equal(encoder(tokens), still)
+        encoder.eval()
+        heard: list[torch.Tensor] = []
+        handle = encoder.layers[1].up.register_forward_hook(lambda *given: heard.append(given[2]))
+        encoder(tokens)
+        handle.remove()
+        assert len(heard) == 1
+        encoder.layers[1].down = torch.nn.Sequential(encoder.layers[1].down)
+        torch.testing.assert_close(encoder(tokens), still, rtol=0, atol=1e-5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from manyheads.encoder.dropout import LANES, Dropout, dropout
+from manyheads.encoder.dropout import FEW, LANES, Dropout, dropout
 from manyheads.seeding import draws
 
 
@@ -22,8 +22,9 @@ def test_rate_in_every_lane(rate: float) -> None:
     assert abs(neighbours - (rate**2 + (1 - rate) ** 2)) < 0.005, "lanes of one word are independent"
 
 
-def test_kept_values_and_gradients_are_scaled() -> None:
-    values = torch.full((7, 11), 3.0, requires_grad=True)  # 77 elements: not a whole number of words
+@pytest.mark.parametrize("count", [77, FEW + 1], ids=["drawn by torch", "not a whole number of words"])
+def test_kept_values_and_gradients_are_scaled(count: int) -> None:
+    values = torch.full((count,), 3.0, requires_grad=True)
     with draws(1, "test"):
         result = dropout(values, 0.25)
     assert set(result.unique().tolist()) == {0.0, 4.0}
@@ -32,8 +33,9 @@ def test_kept_values_and_gradients_are_scaled() -> None:
     assert torch.equal(values.grad, result.detach() / 3.0)
 
 
-def test_same_words_same_mask_and_the_outer_generator_is_untouched() -> None:
-    values = torch.ones(1000)
+@pytest.mark.parametrize("count", [1000, 10_000], ids=["drawn by torch", "by numpy"])
+def test_same_words_same_mask_and_the_outer_generator_is_untouched(count: int) -> None:
+    values = torch.ones(count)
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)

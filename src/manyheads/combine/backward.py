@@ -19,7 +19,7 @@ from torch import Tensor
 
 from manyheads.combine.base import Aggregator
 from manyheads.combine.combination import Combination
-from manyheads.combine.tables import Rows, WholeTables, touched_rows_only
+from manyheads.combine.tables import Rows, WholeTables, add_up_rows, touched_rows_only
 from manyheads.combine.task_gradients import TaskGradients, shared_parameters
 from manyheads.errors import UserError
 from manyheads.model import Inputs, ManyHeads, TaskTokens
@@ -186,7 +186,7 @@ class Backward:
 
     def _merged(self, passes: list[Pass], counts: dict[str, int], done: Step, combination: Combination) -> None:
         words = self.model.encoder.words
-        by_rows = [words] if words.device.type == "cpu" else []  # where zeros cost something
+        by_rows = [words] if words.grad is None and words.device.type == "cpu" else []  # where zeros cost something
         for passing in passes:
             with touched_rows_only(self.model, by_rows):
                 losses = self._losses(passing, counts, done)
@@ -196,7 +196,10 @@ class Backward:
             for task, value in values.items():
                 done.losses[task] += value
             torch.stack([done.factors[task] * loss for task, loss in losses.items()]).sum().backward()
-        if words.grad is not None and words.grad.is_sparse:
+            add_up_rows(by_rows)
+        if not by_rows:
+            self.tables.forget()  # one of them may be what was added to
+        elif words.grad is not None and words.grad.is_sparse:
             words.grad = self.tables.write(words, Rows.of(words.grad))
 
     def _task_by_task(
@@ -211,6 +214,7 @@ class Backward:
                         loss = self._losses(passing, counts, done)[task]
                         done.losses[task] += loss.item()
                         (done.factors[task] * loss).backward()
+                        add_up_rows(taken.parameters.values())
                 except NonFiniteLoss as found:  # the other processes wait for this one to take its turn
                     fault = fault or found
             taken.take(task)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -38,6 +38,13 @@ def touched_rows_only(model: ManyHeads, parameters: Sequence[Tensor]) -> Iterato
     finally:
         for one, sparse in zip(tables, before, strict=True):
             one.sparse = sparse
+
+
+def add_up_rows(parameters: Iterable[Tensor]) -> None:
+    """After a pass, so that its rows are held once, however many passes touch them."""
+    for one in parameters:
+        if one.grad is not None and one.grad.is_sparse:
+            one.grad = one.grad.coalesce()
 
 
 class WholeTables:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from manyheads.encoder.bert import Layer
@@ -14,12 +14,18 @@ PIECE = 1024  # rows of the feed-forward part at a time: its inner states stay i
 
 
 def may_run_in_place(layer: Layer, x: Tensor) -> bool:
-    """On a CPU, where memory is the limit; not under autocast, which does not know results that are given."""
+    """On a CPU, where memory is the limit; not under autocast, which does not know results that are given; nor where
+    parts do more than their product, or something listens to them."""
     return (
-        not (layer.training or torch.is_grad_enabled())
-        and x.device.type == "cpu"
-        and not torch.is_autocast_enabled("cpu")
+        x.device.type == "cpu"
+        and not (torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"))
+        and not (layer.training or layer.dropout.training)
+        and all(_plain(part) for part in (layer.attention_out, layer.up, layer.down))
     )
+
+
+def _plain(part: nn.Module) -> bool:
+    return type(part) is nn.Linear and not (part._forward_hooks or part._forward_pre_hooks)
 
 
 def finish_in_place(layer: Layer, x: Tensor, seen: Tensor) -> Tensor:
