@@ -90,6 +90,15 @@ def products_of(run: Run, pairs: list[Pair], whole: bool) -> list[floor.Product]
     return found
 
 
+def padding(run: Run, pairs: list[Pair], batch: int) -> float:
+    """How many times the word pieces of these pairs a batch of so many has, padded to its longest."""
+    (task,) = run.model.tasks.values()
+    data = TaskTokens(task, _examples(pairs, 2, task.name), run.model.tokenizer, cached=False)
+    lengths = [len(data.inputs(run.model, row)[0].ids) for row in range(len(pairs))]
+    batches = [lengths[first : first + batch] for first in range(0, len(lengths), batch)]
+    return sum(len(one) * max(one) for one in batches) / sum(lengths)
+
+
 def measure(data: str | None, turns: int, count: int) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         run = small_run(data, folder)
@@ -110,13 +119,15 @@ def measure(data: str | None, turns: int, count: int) -> list[str]:
                     taken[name].append(seconds)
         for one in rivals.values():
             one.stop()
+        padded = padding(run, every, 32)
     lines = ["| | time ÷ manyheads | aim | pairs/s |", "|---|---|---|---|"]
     for name, seconds in taken.items():
         ratios = [one / own for one, own in zip(seconds, taken["manyheads"], strict=True)]
         rate = statistics.median(count / one for one in seconds)
         lines.append(f"| {name} | {spread(ratios)} | {AIMS.get(name, '')} | {rate:.0f} |")
     share = [100 * least / own for least, own in zip(taken["floor"], taken["manyheads"], strict=True)]
-    return [*lines, "", f"manyheads answers at {spread(share, 0)} % of the matrix-product floor."]
+    floors = f"manyheads answers at {spread(share, 0)} % of the matrix-product floor."
+    return [*lines, "", f"{floors} Batches of 32 of these pairs, padded, have {padded:.2f} times their tokens."]
 
 
 def measure_company(turns: int, count: int) -> list[str]:

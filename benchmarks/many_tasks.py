@@ -9,7 +9,6 @@ tasks are timed in turns. --write puts the table into docs/benchmarks.md.
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -60,7 +59,7 @@ def measure(turns: int) -> list[str]:
     for count in SIZES:
         ratios = [a / b for a, b in zip(taken[count], taken[SIZES[0]], strict=True)]
         more = [1000 * (a - b) / max(1, count - 3) for a, b in zip(taken[count], taken[SIZES[0]], strict=True)]
-        shown = "–" if count == SIZES[0] else f"{statistics.median(more):.2f}"
+        shown = "–" if count == SIZES[0] else spread(more)
         lines.append(f"| {count} | {spread(ratios)} | {shown} | {memory[count]:.0f} |")
     return lines
 
