@@ -31,7 +31,7 @@ from side_by_side import machine, peak_memory, ratio, time_in_turns, write_block
 
 def three_tasks(data: str | None) -> TrainingJob:
     """A job on the default encoder, made ready but for its run folder."""
-    source, root = ("papers-data", {"data.root": data}) if data else ("demo", {})
+    source, root = ("best", {"data.root": data}) if data else ("demo", {})
     recipe = load_recipe(source, {**root, "training.max_steps": 200, "training.batch_size": 16})
     job = assemble(recipe, Path("unused"), Reporter(quiet=True))
     set_trainable(job.model, job.schedule.phases[0])

@@ -41,7 +41,7 @@ COMPANY = (1, 2, 4, 8)  # tasks that read the same sentences
 
 def small_run(data: str | None, folder: str) -> Run:
     """A run with a model to answer with; how well is not asked."""
-    source, root, task = ("papers-data", {"data.root": data}, "qqp") if data else ("demo", {}, "paraphrase")
+    source, root, task = ("best", {"data.root": data}, "qqp") if data else ("demo", {}, "paraphrase")
     changes = {
         **root,
         "output": folder,
@@ -58,7 +58,7 @@ def small_run(data: str | None, folder: str) -> Run:
 def texts_of(data: str | None, count: int) -> list[Pair]:
     """Pairs of the pair tasks' train data, as many of each, in no order of length."""
     names = ["qqp", "sts"] if data else ["paraphrase", "similarity"]
-    source, root = ("papers-data", {"data.root": data}) if data else ("demo", {})
+    source, root = ("best", {"data.root": data}) if data else ("demo", {})
     tasks = load_tasks(load_recipe(source, {**root, "tasks": names, "tasks.*.max_train": -(-count // 2)}))
     columns = [[column.to_pylist() for column in tasks[name].train.texts] for name in names]
     pairs = [pair for one, other in columns for pair in zip(one, other, strict=True)]

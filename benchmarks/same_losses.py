@@ -18,7 +18,7 @@ Losses = list[dict[str, float]]  # step → task → loss
 
 
 def losses(data: str | None, steps: int, implementation: str) -> Losses:
-    source, root = ("papers-data", {"data.root": data}) if data else ("demo", {})
+    source, root = ("best", {"data.root": data}) if data else ("demo", {})
     with tempfile.TemporaryDirectory() as folder:
         changes = {
             **root,

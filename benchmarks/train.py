@@ -39,7 +39,7 @@ class Ours:
     """manyheads' own loop: the sampler, inputs, packing, forward, backward, clipping, AdamW, the log."""
 
     def __init__(self, data: str | None, pairs_only: bool, folder: str) -> None:
-        source, root = ("papers-data", {"data.root": data}) if data else ("demo", {})
+        source, root = ("best", {"data.root": data}) if data else ("demo", {})
         tasks = ["qqp", "sts"] if data else ["paraphrase", "similarity"]
         changes = {
             **root,

@@ -119,7 +119,7 @@ def test_parts_lists_every_registered_part() -> None:
 
 def test_recipes_lists_what_is_shipped() -> None:
     found = json.loads(manyheads("recipes", "--json").stdout)
-    assert {"demo", "papers-data"} <= {one["name"] for one in found}
+    assert {"demo", "best"} <= {one["name"] for one in found}
     assert all(one["description"] for one in found)
 
 

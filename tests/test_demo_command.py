@@ -24,12 +24,12 @@ def test_demo_trains_compares_and_answers(tmp_path: Path) -> None:
 def test_papers_data_writes_the_courses_prediction_files(shared_data: Path, toy_encoder: Path, tmp_path: Path) -> None:
     """The recipe as shipped on the real files, with a small encoder: every dev and test row gets its prediction."""
     result = manyheads(
-        "train", "papers-data", f"data.root={shared_data}", f"encoder={toy_encoder}", f"output={tmp_path}",
+        "train", "best", f"data.root={shared_data}", f"encoder={toy_encoder}", f"output={tmp_path}",
         "training.max_steps=2", "evaluate.max_examples=50",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("qqp: 2 bad rows of dev skipped") == 2
-    folder = tmp_path / "papers-data" / "predictions"
+    folder = tmp_path / "best" / "predictions"
     files = {file.name: file.read_text().splitlines() for file in folder.iterdir()}
     rows = {name: len(lines) - 1 for name, lines in files.items()}
     assert rows == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -319,7 +320,7 @@ def test_data_root_is_relative_to_the_recipe_or_on_the_command_line_to_the_worki
     assert root(rooted, root=str(tmp_path)) == str(tmp_path)
     assert root(rooted, root="~/files") == str(tmp_path / "files")
     assert root(one_task()) == str(here)
-    assert root("papers-data") == str(here)  # a shipped recipe's own folder holds no data
+    assert root("best") == str(here)  # a shipped recipe's own folder holds no data
 
 
 def test_a_recipe_written_out_reads_back_as_the_same(tmp_path: Path) -> None:
@@ -345,10 +346,31 @@ def test_a_recipe_written_out_reads_back_as_the_same(tmp_path: Path) -> None:
 
 
 def test_a_shipped_recipe_goes_by_its_name() -> None:
-    recipe = load_recipe("papers-data", {"training.epochs": 2})
-    assert (recipe.name, list(recipe.tasks), recipe.training.epochs) == ("papers-data", ["sst", "qqp", "sts"], 2)
-    with pytest.raises(UserError, match=r"No recipe 'paper-data': there is no such file.*Did you mean 'papers-data'"):
-        load_recipe("paper-data")
+    recipe = load_recipe("best", {"training.epochs": 2})
+    assert (recipe.name, list(recipe.tasks), recipe.training.epochs) == ("best", ["sst", "qqp", "sts"], 2)
+    with pytest.raises(UserError, match=r"No recipe 'bset': there is no such file.*Did you mean 'best'"):
+        load_recipe("bset")
+
+
+def test_three_lines_get_what_the_best_recipe_says(tmp_path: Path) -> None:
+    """Without all that is not about data, it is the same recipe: its settings are the defaults."""
+    (tmp_path / "ids-sst-train.csv").write_text("sentence,sentiment\n" + "".join(f"a {i},{i % 5}\n" for i in range(40)))
+    for file, label in (("quora-train.csv", "is_duplicate"), ("sts-train.csv", "similarity")):
+        rows = "".join(f"one {i},other {i},{i % 2}\n" for i in range(40))
+        (tmp_path / file).write_text(f"sentence1,sentence2,{label}\n{rows}")
+    about_data = {"train", "text", "label", "kind", "labels", "range"}
+    best = yaml.safe_load((resources.files("manyheads") / "recipes" / "best.yaml").read_text())
+    said = set(best) | {key for task in best["tasks"].values() for key in task}
+    assert {"sampler", "combine", "training", "encoding", "pooling", "head", "loss"} <= said
+    short = {name: {key: one for key, one in task.items() if key in about_data} for name, task in best["tasks"].items()}
+    long = {name: {key: one for key, one in task.items() if key not in ("dev", "test", "predictions")}
+            for name, task in best["tasks"].items()}  # fmt: skip
+    here = {"data": {"root": str(tmp_path)}, "name": "same"}
+    one = load_recipe({**{key: value for key, value in best.items() if key != "description"}, **here, "tasks": long})
+    other = load_recipe({**here, "tasks": short})
+    assert {**one.model_dump(), "tasks": None} == {**other.model_dump(), "tasks": None}
+    for (name, full), brief in zip(load_tasks(one).items(), load_tasks(other).values(), strict=True):
+        assert full.task == brief.task, name
 
 
 def test_a_file_goes_before_a_shipped_recipe_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,7 +382,7 @@ def test_a_file_goes_before_a_shipped_recipe_of_its_name(tmp_path: Path, monkeyp
 def test_every_shipped_recipe_loads_and_says_what_it_is() -> None:
     shipped = shipped_recipes()
     scales = [f"scales/{scale}{more}" for scale in ("full", "small", "smoke") for more in ("-reviews", "")]
-    assert sorted(shipped) == sorted(["demo", "papers-data", *scales])
+    assert sorted(shipped) == sorted(["demo", "best", *scales])
     for name in shipped:
         recipe = load_recipe(name)
         assert recipe.name == Path(name).name

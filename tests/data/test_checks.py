@@ -280,7 +280,7 @@ def test_command_names_missing_files(tmp_path: Path, toy_encoder: Path) -> None:
 
 
 def test_the_papers_data(shared_data: Path) -> None:
-    found = check_data(load_recipe("papers-data", {"data.root": str(shared_data)}))
+    found = check_data(load_recipe("best", {"data.root": str(shared_data)}))
     counts = {(one.task, one.split, one.kind): one.count for one in found}
     # all but the first of each group of equal pairs: 43 where the order of the sentences does not count
     assert (counts["sts", "train", "duplicates"], counts["sts", "train", "duplicates-swapped"]) == (30, 13)
