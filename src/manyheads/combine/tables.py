@@ -50,8 +50,8 @@ def add_up_rows(parameters: Iterable[Tensor]) -> None:
 class WholeTables:
     """Such gradients written out, as optimizers want them: the zeros are written once and kept from step to step.
 
-    Clearing half of an encoder's gradients anew in every step, in memory that is new as well, takes a twentieth of a
-    step of short texts.
+    Clearing half of an encoder's gradients anew in every step, in memory that is new as well, takes a few per cent of
+    a step (docs/benchmarks.md).
     """
 
     def __init__(self) -> None:
