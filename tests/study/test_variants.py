@@ -11,6 +11,7 @@ import yaml
 
 from manyheads.errors import UserError
 from manyheads.recipe_file import load_recipe
+from manyheads.study.cost import describe_cost
 from manyheads.study.identity import run_identity
 from manyheads.study.run import Place
 from manyheads.study.settings import load_study
@@ -132,6 +133,22 @@ def test_faults_are_said(content: dict[str, Any], message: str, tmp_path: Path) 
 
     with pytest.raises(UserError, match=message):
         open_all()
+
+
+def test_at_equal_steps_a_task_alone_has_the_steps_of_the_row_it_is_compared_with(tmp_path: Path) -> None:
+    variants = {"base": {}, "short": {"training.epochs": 1}}
+    study = opened(tmp_path, variants=variants, to="short", baselines="single-task", equal="steps", seeds=1)
+    alone = [one.recipe for _, one in study.runs if one.row.endswith("alone")]
+    assert [one.phases[0].steps for one in alone] == [6, 6, 6], "96 examples of qqp in batches of 16; the base has 8"
+
+
+def test_what_a_study_costs(tmp_path: Path) -> None:
+    variants = {"all": {}, "short": {"training.max_steps": 3}, "one": {"tasks": ["sts"], "training.epochs": 1}}
+    cost = describe_cost(opened(tmp_path, variants=variants, seeds=2).study)
+    # a step has 16 examples of each of three tasks; sts alone has 32 in one epoch
+    assert cost == f"3 rows, 6 runs, {2 * (8 * 48 + 3 * 48 + 32):,} examples"
+    free = {"variants": {"all": {"tasks.sst.max_train": None}}, "seeds": 1}
+    assert describe_cost(opened(tmp_path, **free).study) == "1 row, 1 run", "only the data would tell"
 
 
 def test_leaving_tasks_out_leaves_out_what_names_them() -> None:

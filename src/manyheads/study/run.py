@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
@@ -262,8 +262,9 @@ class _Board:
     """A line every few seconds: how many runs are done, what works now, how long it will take."""
 
     def __init__(self, place: Place, reporter: Reporter, runs: dict[str, Planned], ready: int) -> None:
-        self.place, self.reporter, self.runs, self.ready = place, reporter, runs, ready
+        self.place, self.reporter, self.runs = place, reporter, runs
         self.began = time.monotonic()
+        self.before = ready + self._begun(())
         self.printed = 0.0
 
     def show(self, working: list[str], failed: set[str], always: bool = False) -> None:
@@ -271,17 +272,21 @@ class _Board:
         if not always and now - self.printed < SECONDS_BETWEEN_LINES:
             return
         self.printed = now
-        shares = {identity: _share(self.place.run(identity)) for identity in working}
         done = sum(self.place.results.have(one) for one in self.runs)
-        worked = done - self.ready + sum(shares.values())
-        left = len(self.runs) - len(failed) - done - sum(shares.values())
+        whole = done + self._begun(failed)
+        worked, left = whole - self.before, len(self.runs) - len(failed) - whole
         words = [f"study {done}/{len(self.runs)} runs"]
-        words += [f"{self.runs[one].label} {share:.0%}" for one, share in shares.items()]
+        words += [f"{self.runs[one].label} {_share(self.place.run(one)):.0%}" for one in working]
         if failed:
             words.append(f"{len(failed)} failed")
         if worked > 0.05 and left > 0:
             words.append(f"{duration((now - self.began) / worked * left)} left")
         self.reporter.say("  ".join(words))
+
+    def _begun(self, failed: Collection[str]) -> float:
+        """How much is done of the runs that are not finished: some were begun before this process."""
+        unfinished = [one for one in self.runs if one not in failed and not self.place.results.have(one)]
+        return sum(_share(self.place.run(one)) for one in unfinished)
 
 
 def check_folder(folder: Path) -> Place:

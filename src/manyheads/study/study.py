@@ -45,7 +45,7 @@ class OpenStudy:
 
     @cached_property
     def baselines(self) -> list[Row]:
-        return baseline_rows(self.study, self.base, self.shared)
+        return baseline_rows(self.study, self.base, self.shared, self.more)
 
     @cached_property
     def runs(self) -> list[tuple[str, Planned]]:

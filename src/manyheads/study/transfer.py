@@ -16,7 +16,7 @@ from manyheads.sampling import Supply
 from manyheads.schedule import plan_schedule
 from manyheads.study.comparison import Cell, Found, Measured, compare, high_is_best, mark, tasks_of
 from manyheads.study.settings import Overrides, Study
-from manyheads.study.variants import ALL, Row
+from manyheads.study.variants import ALL, Row, variant_recipe
 from manyheads.task_data import load_tasks
 
 
@@ -31,7 +31,7 @@ class TransferMatrix:
     looks: int
 
 
-def baseline_rows(study: Study, base: Recipe, shared: Row) -> list[Row]:
+def baseline_rows(study: Study, base: Recipe, shared: Row, more: Overrides) -> list[Row]:
     """A row for every task alone, and one for every pair where there are more than two tasks."""
     if study.baselines is None:
         return []
@@ -46,7 +46,7 @@ def baseline_rows(study: Study, base: Recipe, shared: Row) -> list[Row]:
     if study.equal == "examples":
         changes: list[Overrides] = [{"training.only": list(some)} for some in sets]
     else:
-        steps = _steps(base)
+        steps = _steps(variant_recipe(study, own, more, shared.name))
         changes = [
             {"tasks": list(some), "sampler": "batch-round-robin", "phases": [{"steps": steps}], "evaluate.weights": {}}
             for some in sets

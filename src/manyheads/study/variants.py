@@ -42,7 +42,17 @@ class Planned:
 
 def base_recipe(study: Study, more: Overrides) -> Recipe:
     """The recipe that all variants start from."""
-    return _load(study, {**study.set, **more}, "base")
+    return variant_recipe(study, {}, more, "base")
+
+
+def variant_recipe(study: Study, own: Overrides, more: Overrides, name: str) -> Recipe:
+    """The recipe of a row, or of one of its runs: what the command line says has the last word."""
+    beside = study._folder / study.base
+    try:
+        return load_recipe(beside if beside.is_file() else study.base, {**study.set, **own, **more})
+    except UserError as fault:
+        place = study._origin.place(("variants", name) if name in study.variants else ("base",))
+        raise UserError(f"{place}: {str(fault).replace('command line: ', '')}") from None
 
 
 def rows_of(study: Study, base: Recipe) -> list[Row]:
@@ -58,20 +68,11 @@ def rows_of(study: Study, base: Recipe) -> list[Row]:
 def plan_runs(study: Study, rows: list[Row], more: Overrides) -> list[Planned]:
     """Every run of a study: all seeds of a row before the next row."""
     return [
-        Planned(row.name, member, seed, _load(study, {**study.set, **own, **more, "seed": seed}, row.name))
+        Planned(row.name, member, seed, variant_recipe(study, own, {**more, "seed": seed}, row.name))
         for row in rows
         for seed in study.seed_list
         for member, own in row.members.items()
     ]
-
-
-def _load(study: Study, overrides: Overrides, name: str) -> Recipe:
-    beside = study._folder / study.base
-    try:
-        return load_recipe(beside if beside.is_file() else study.base, overrides)
-    except UserError as fault:
-        place = study._origin.place(("variants", name) if name in study.variants else ("base",))
-        raise UserError(f"{place}: {str(fault).replace('command line: ', '')}") from None
 
 
 # --- rows that a variant stands for -----------------------------------------------------------------------------
