@@ -168,9 +168,30 @@ def test_results_count_as_finished_on_another_machine(study: Path, toy_data: Pat
     assert "0 new runs" in manyheads("study", "import", file, "--output", there).stdout
     assert csv_table(study, there) == csv_table(study, here)
     assert "4 runs, 4 finished before" in run(study, there).stderr
-    file.write_bytes(b"something else")
-    check_refused(manyheads("study", "import", file, "--output", there), "not a file that `manyheads study export`")
+    whole, empty = file.read_bytes(), toy_data / "empty"
+    lines = text.splitlines()
+    unlike = {
+        b"something else": "not a file that `manyheads study export`",
+        whole[: len(whole) // 2]: "not a file that `manyheads study export`",
+        gzip.compress(b'{"run": {"identity": "abc"}}'): "run 'abc' lacks seed, tasks, dev",
+        gzip.compress("\n".join(lines[1:]).encode()): "lacks",  # the first has dev rows
+    }
+    for content, words in unlike.items():
+        file.write_bytes(content)
+        check_refused(manyheads("study", "import", file, "--output", empty), words)
+    assert not (empty / "results").exists(), "nothing of a file that is not whole"
     check_refused(manyheads("study", "export", study, "--output", toy_data / "no", "--to", file), "no run is finished")
+
+
+def test_the_first_of_several_seeds_is_not_compared(study: Path, toy_data: Path) -> None:
+    output = toy_data / "studies"
+    assert run(study, output).returncode == 0
+    record = {file: json.loads(gzip.decompress(file.read_bytes())) for file in (output / "results").glob("[!d]*.gz")}
+    next(file for file, one in record.items() if one["seed"] == 1).unlink()
+    assert all(row["difference"] == "" for row in csv_table(study, output))
+    shown = manyheads("study", "table", study, "--output", output).stdout
+    assert "1 of 2 seeds; one alone is not compared yet." in shown
+    assert "Differences" not in shown
 
 
 def test_single_task_baselines_make_a_transfer_matrix(study: Path, toy_data: Path) -> None:
@@ -182,6 +203,13 @@ def test_single_task_baselines_make_a_transfer_matrix(study: Path, toy_data: Pat
         lines = [line for line in result.stdout.splitlines() if line.startswith(("mood ", "near "))]
         assert len(lines) == 2
         assert all(line.split()[1].startswith((".", "−", "1")) for line in lines), lines
+        assert "hold for all 2 of them together, apart from other tables" in result.stdout
+        rows = csv_table(study, toy_data / "studies")
+        found = [(row["variant"], row["column"], row["compared_with"]) for row in rows if row["compared_with"]]
+        assert found == [("shared", "mood", "mood alone"), ("shared", "near", "near alone")]
+    content = {**STUDY, "variants": {"shared": {}}, "baselines": "single-task", "seeds": 3}
+    shown = manyheads("study", "table", write(toy_data, content), "--output", toy_data / "studies").stdout
+    assert "Not finished: mood alone, 1 of 3 seeds." in shown
 
 
 def test_at_equal_examples_a_task_gets_the_very_batches_that_it_gets_in_company(study: Path, toy_data: Path) -> None:
@@ -220,6 +248,13 @@ def test_faults_are_said(study: Path, toy_data: Path) -> None:
     check_refused(manyheads("study", "table", study, "--output", toy_data / "no"), "no run is finished yet")
     check_refused(run(study, toy_data / "no", "--only", "plan"), "no row 'plan'", "Did you mean 'plain'")
     check_refused(manyheads("study", "table", study, "--format", "word"), "expected terminal, markdown or csv")
+    check_refused(run(study, toy_data / "no", "seed=5"), "command line: seed: a study sets the seed of every run")
+    numbers = write(toy_data, {**STUDY, "layout": "confusion", "metrics": ["near"], "seeds": 1})
+    check_refused(run(numbers, toy_data / "no"), "task 'near' has no classes")
+    broken = {"training.learning_rate": 1e9, "training.clip": None, "encoder.dropout": 0.0}
+    failing = write(toy_data, {**STUDY, "variants": {"broken": broken}, "seeds": 1})
+    check_refused(run(failing, toy_data / "no"), "no run could be finished; `manyheads study status` says why")
+    write(toy_data, STUDY)
     (toy_data / "mood.csv").unlink()
     check_refused(run(study, toy_data / "no"), "no file 'mood.csv'")
 

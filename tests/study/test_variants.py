@@ -87,6 +87,19 @@ def test_one_variant_does_not_change_the_next(tmp_path: Path) -> None:
     assert [one.recipe.combine.gradients is None for _, one in study.runs] == [False, True]
 
 
+def test_what_a_row_says_has_the_last_word(tmp_path: Path) -> None:
+    study = opened(
+        tmp_path,
+        set={"tasks.*.pooling": "mean", "tasks.sst.pooling": "first", "sampler": "proportional", "sampler.alpha": 0.5},
+        variants={"a": {}, "b": {"tasks.*.pooling": "last", "sampler": "epoch-round-robin"}},
+        seeds=1,
+    )
+    first, second = (one.recipe for _, one in study.runs)
+    assert [task.pooling.name for task in first.tasks.values() if task.pooling] == ["first", "mean", "mean"]
+    assert [task.pooling.name for task in second.tasks.values() if task.pooling] == ["last", "last", "last"]
+    assert (first.sampler.options, second.sampler.options) == ({"alpha": 0.5}, {})
+
+
 def test_what_is_the_same_run(tmp_path: Path, toy_encoder: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -120,7 +133,20 @@ def test_what_is_the_same_run(tmp_path: Path, toy_encoder: Path) -> None:
         ({"variants": {"a": {"nonsense": 1}}}, "nonsense: unknown key"),
         ({"variants": {"a": {}}, "sed": 3}, "sed: unknown key. Did you mean 'seeds'"),
         ({"variants": {"a": "epochs"}}, "expected settings by dotted key"),
-        ({"variants": {"a": {}}, "seeds": 0}, "expected a number of seeds"),
+        ({"variants": {"a": {}}, "seeds": 0}, "seeds: expected a number of seeds"),
+        ({"variants": {"a": {}}, "seeds": "three"}, "seeds: expected a number of seeds"),
+        ({"variants": {"a": {}}, "seeds": []}, "seeds: expected a number of seeds"),
+        ({"variants": {"a": {}}, "scales": {"x": {"seeds": [1, 1]}}}, "scales.x.seeds: expected a number of seeds"),
+        ({"variants": {"a": {}}, "scales": {"x": {"leave_out": ["b"]}}}, "leave_out: no variant 'b'"),
+        ({"variants": {"a": {}}, "scales": {"x": {"leave_out": ["a"]}}}, "nothing is left to compare"),
+        ({"variants": {"a": {"seed": 5}}}, "variants.a: a study sets the seed"),
+        ({"variants": {"a": {"grid": {"training.epochs": []}}}}, "grid.training.epochs"),
+        ({"variants": {"a": {}}, "metrics": ["sst", "sst"]}, "'sst' is named twice"),
+        ({"variants": {"a": {}}, "metrics": ["sts", "st"]}, "metrics: no task 'st'. Did you mean"),
+        ({"variants": {"a": {}}, "metrics": ["sst.acuracy"]}, "metrics: .*Did you mean 'accuracy'"),
+        ({"variants": {"a": {}}, "metrics": ["overall"], "layout": "confusion"}, "is of one task"),
+        ({"variants": {"a": {}}, "published": {"b": {"sst": 0.5}}}, "published.b: no row 'b'"),
+        ({"variants": {"a": {}}, "published": {"a": {"sat": 0.5}}}, "published.a.sat: no column 'sat'"),
         ({"variants": {"a": {}}, "base": "nowhere.yaml"}, "No recipe 'nowhere.yaml'"),
         ({"variants": {"a": {}}, "to": "b"}, "no row 'b'"),
         ({"variants": {"a": {"each": "task"}}, "baselines": "single-task"}, "is not one run"),
@@ -129,7 +155,8 @@ def test_what_is_the_same_run(tmp_path: Path, toy_encoder: Path) -> None:
 def test_faults_are_said(content: dict[str, Any], message: str, tmp_path: Path) -> None:
     def open_all() -> None:
         study = opened(tmp_path, **content)
-        _ = study.shared, study.runs
+        _ = study.shared
+        study.check()
 
     with pytest.raises(UserError, match=message):
         open_all()

@@ -39,7 +39,7 @@ def study_report(opened: OpenStudy) -> tuple[str, FigureBook]:
             _runs(opened),
         ]
         title = f"{opened.study.name}: report of a study"
-        page = write_page(title, _lead(opened, results, matrix), sections, [*render.footer(results), *notes])
+        page = write_page(title, _lead(opened, results, matrix), sections, [*render.footer(results, matrix), *notes])
     return page, book
 
 
@@ -83,8 +83,9 @@ def verdicts(results: StudyTable, matrix: TransferMatrix | None) -> list[tuple[s
                 does = "gains" if cell.verdict == "better" else "loses"
                 change = render.shown_difference(cell).rsplit(" ", 1)[0]
                 told.append((f"{task} {does} from the company of {other}: {change}.", "transfer"))
-    if results.missing:
-        count = sum(results.missing.values())
+    missing = {**results.missing, **(matrix.missing if matrix else {})}
+    if missing:
+        count = sum(missing.values())
         told.append((f"Not finished: {count} row-seed{'s' if count > 1 else ''} of the study.", "runs"))
     return told
 
@@ -137,7 +138,7 @@ def _cost(results: StudyTable, book: FigureBook) -> Section:
 
 def _transfer(matrix: TransferMatrix | None, book: FigureBook) -> Section:
     section = Section("transfer", "Who helps whom")
-    if matrix is None:
+    if matrix is None or not matrix.alone:
         return section
     section.text(f"At equal {matrix.equal}: what company changes against training alone.")
     section.figure(draw_study.transfer(matrix), "transfer-map", "Transfer matrix", TRANSFER, book)

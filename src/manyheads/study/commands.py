@@ -53,6 +53,8 @@ def run(
     at_once = jobs or _default_jobs(cores)
     chosen = opened.chosen(only or [])
     ended = run_study(opened.place, chosen, reporter, at_once, threads or max(1, cores // at_once), keep_models)
+    if all(one.state != "finished" for one in ended) and not opened.found():
+        raise UserError(f"{opened.study.name}: no run could be finished; `manyheads study status` says why.")
     _print_tables(opened, "terminal")
     reporter.say(f"report → {write_study_report(opened)}")
     if any(one.state != "finished" for one in ended):
@@ -186,7 +188,7 @@ def _print_tables(opened: OpenStudy, form: str) -> None:
 
     found, matrix = opened.tables()
     if form == "csv":
-        print(render.as_csv(found), end="")
+        print(render.as_csv(found, matrix), end="")
         return
     if opened.study.layout == "confusion":
         task = next(iter(found.columns)).partition(".")[0]
@@ -197,7 +199,7 @@ def _print_tables(opened: OpenStudy, form: str) -> None:
         _section(f"Differences from '{found.reference}'", render.differences(found), form)
     if matrix is not None:
         _section(f"Transfer at equal {matrix.equal}: what company changes", render.transfers(matrix), form)
-    for line in render.footer(found):
+    for line in render.footer(found, matrix):
         print(f"- {line}" if form == "markdown" else line)
 
 

@@ -15,7 +15,7 @@ from manyheads.recipe import Recipe
 from manyheads.study.bootstrap import drawn_metric
 from manyheads.study.results import Result
 from manyheads.study.settings import Study
-from manyheads.study.statistics import DRAWS, Difference, Verdict, difference, verdicts
+from manyheads.study.statistics import DRAWS, Difference, Verdict, difference, holm, verdicts
 from manyheads.study.variants import ALL, Row
 from manyheads.tasks import Task
 
@@ -32,6 +32,7 @@ class Cell:
     published: float | None = None
     spread: Difference | None = None  # of the mean itself, as of its difference from 0
     difference: Difference | None = None  # from the row that is compared with
+    corrected: float | None = None  # its p-value among all that were looked at (Holm)
     verdict: Verdict | None = None
 
     @property
@@ -76,7 +77,8 @@ def make_table(study: Study, base: Recipe, rows: list[Row], found: Found) -> Stu
         raise UserError(f"{study._origin.place(('to',))}: no row '{reference}'.{nearest(reference, names)}")
     high = {column: high_is_best(column, tasks) for column in columns}
     done = [row.name for row in rows if found.get(row.name)]
-    measured = {name: Measured(found[name], base, tasks) for name in done}
+    planned = len(study.seed_list)
+    measured = {name: Measured(found[name], base, tasks, planned) for name in done}
     made = [_row(name, columns, measured[name], found[name], study.published) for name in done]
     for row in made:
         for column in columns:
@@ -90,24 +92,30 @@ def make_table(study: Study, base: Recipe, rows: list[Row], found: Found) -> Stu
                 looked.append((cell, column))
     mark([(cell, high[column]) for cell, column in looked])
     titles = {column: _title(column, tasks) for column in columns}
+    return StudyTable(study, titles, high, reference, made, unfinished(study, names, found), len(looked), study.notes)
+
+
+def unfinished(study: Study, names: list[str], found: Found) -> dict[str, int]:
+    """Row → how many of its seeds are not finished; without those that have all."""
     missing = {name: len(study.seed_list) - len(found.get(name, {})) for name in names}
-    return StudyTable(
-        study, titles, high, reference, made, {k: v for k, v in missing.items() if v}, len(looked), study.notes
-    )
+    return {name: count for name, count in missing.items() if count}
 
 
 def mark(looked: list[tuple[Cell, bool]]) -> None:
     """Say of all cells that were looked at, and whether high is best in them, what may be said."""
-    told = verdicts([cell.difference for cell, _ in looked if cell.difference], [high for _, high in looked])
-    for (cell, _), verdict in zip(looked, told, strict=True):
-        cell.verdict = verdict
+    found = [cell.difference for cell, _ in looked if cell.difference]
+    told = verdicts(found, [high for _, high in looked])
+    corrected = holm([one.p for one in found])
+    for (cell, _), verdict, p in zip(looked, told, corrected, strict=True):
+        cell.verdict, cell.corrected = verdict, p
 
 
 class Measured:
     """One row's metrics, by seed and on every bootstrap draw, computed when they are asked for."""
 
-    def __init__(self, runs: dict[int, Members], base: Recipe, tasks: dict[str, Task]) -> None:
+    def __init__(self, runs: dict[int, Members], base: Recipe, tasks: dict[str, Task], planned: int) -> None:
         self.runs, self.base, self.tasks = runs, base, tasks
+        self.least = min(2, planned)  # the first of several seeds says nothing yet of how much seeds vary
         self._drawn: dict[tuple[str, int], np.ndarray] = {}
 
     def result(self, task: str, seed: int) -> Result | None:
@@ -164,10 +172,10 @@ class Measured:
 
 
 def compare(column: str, ours: Measured, theirs: Measured) -> Difference | None:
-    """Over the seeds that both have; None where there are none, or the metric is undefined."""
+    """Over the seeds that both have; None where they are too few, or the metric is undefined."""
     mine, other = ours.values(column), theirs.values(column)
     seeds = [seed for seed in mine if seed in other]
-    if not seeds:
+    if len(seeds) < ours.least:
         return None
     for task in ours.base.tasks if column == OVERALL else [_task(column)]:
         a, b = ours.result(task, seeds[0]), theirs.result(task, seeds[0])
@@ -185,7 +193,7 @@ def compare(column: str, ours: Measured, theirs: Measured) -> Difference | None:
 def spread(column: str, ours: Measured) -> Difference | None:
     """How sure a row's mean is, over seeds and dev examples."""
     mine = ours.values(column)
-    if not mine:
+    if len(mine) < ours.least:
         return None
     drawn = np.stack([ours.drawn(column, seed) for seed in mine])
     drawn = drawn[:, np.isfinite(drawn).all(axis=0)]
@@ -221,14 +229,14 @@ def tasks_of(found: Found) -> dict[str, Task]:
 
 
 def _columns(study: Study, base: Recipe, tasks: dict[str, Task]) -> list[str]:
+    """Those that the study asks for; without tasks of which no run is finished."""
     wanted = study.metrics or [*base.tasks, *([OVERALL] if len(base.tasks) > 1 else [])]
-    for column in wanted if tasks else []:
-        place = study._origin.place(("metrics",))
-        if column != OVERALL and _task(column) not in tasks:
-            raise UserError(f"{place}: no task '{_task(column)}'.{nearest(_task(column), [*tasks, OVERALL])}")
+    found = [column for column in wanted if column == OVERALL or _task(column) in tasks]
+    for column in found:
         if column != OVERALL and not _metric_known(_metric(column, tasks), tasks[_task(column)]):
+            place = study._origin.place(("metrics",))
             raise UserError(f"{place}: task '{_task(column)}' is not measured by '{_metric(column, tasks)}'.")
-    return list(wanted)
+    return found
 
 
 def _metric_known(metric: str, task: Task) -> bool:

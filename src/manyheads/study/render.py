@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from manyheads.errors import UserError
 from manyheads.progress import duration
 from manyheads.study.comparison import Cell, Found, StudyTable
-from manyheads.study.statistics import Difference
-from manyheads.study.transfer import TransferMatrix
+from manyheads.study.transfer import TransferMatrix, company
 from manyheads.study.variants import ALL
 
 MARKS = {"better": "better", "worse": "worse", "not distinguishable": "≈"}
 CSV_COLUMNS = (
     *("variant", "column", "seeds", "mean", "deviation", "paper"),
-    *("difference", "half_width", "p", "verdict", "seconds", "gigabytes"),
+    *("compared_with", "difference", "half_width", "p", "p_corrected", "verdict", "seconds", "gigabytes"),
 )
 WANTED = 0.01  # a difference that users ask about
 Grid = list[dict[str, str]]  # rows by column title
@@ -64,7 +64,12 @@ def confusions(found: Found, task: str, published: dict[str, Any]) -> list[tuple
     """Of every row: counts by true and predicted class, mean over seeds; beside them what the paper prints."""
     tables = []
     for name, runs in found.items():
-        results = [members.get(task) or members[ALL] for members in runs.values()]
+        answered = [members.get(task) or members.get(ALL) for members in runs.values()]
+        results = [one for one in answered if one is not None and task in one.tasks]
+        if not results:
+            continue
+        if results[0].labels[task].ndim != 1 or results[0].answers[task].ndim != 2:
+            raise UserError(f"layout 'confusion': task '{task}' has no classes that could be taken for one another.")
         classes = results[0].tasks[task].labels.names
         counts = np.zeros((len(classes), len(classes)))
         for one in results:
@@ -81,44 +86,52 @@ def confusions(found: Found, task: str, published: dict[str, Any]) -> list[tuple
     return tables
 
 
-def footer(table: StudyTable) -> list[str]:
+def footer(table: StudyTable, matrix: TransferMatrix | None = None) -> list[str]:
     """What a reader must know to read the numbers."""
+    planned = len(table.study.seed_list)
+    over = "over seeds and dev examples" if planned > 1 else "over dev examples alone"
     lines = []
-    seeds = sorted({len(cell.values) for row in table.rows for cell in row.cells.values() if cell.values})
-    if seeds == [1]:
+    if planned == 1:
         lines.append("One seed: nothing is known of how much seeds vary, so intervals cover the dev examples alone.")
-    if table.looks:
+    if table.looks and table.study.layout == "rows":
         lines.append(
-            f"Differences are from '{table.reference}', paired by seed, with 95 % intervals over seeds and dev "
-            f"examples, each for itself. 'better' and 'worse' hold for all {table.looks} of them together (Holm); ≈ is "
-            "not distinguishable."
+            f"Differences are from '{table.reference}', paired by seed, with 95 % intervals {over}, each for itself. "
+            f"'better' and 'worse' hold for all {table.looks} of them together (Holm); ≈ is not distinguishable."
         )
-        lines += _reach(table)
-    for row, count in table.missing.items():
-        lines.append(f"Not finished: {row}, {count} of {len(table.study.seed_list)} seeds.")
+        cells = {title: [row.cells[column] for row in table.rows] for column, title in table.columns.items()}
+        high = {title: table.high_is_best[column] for column, title in table.columns.items()}
+        lines += _reach(cells, high, table.looks)
+    if matrix is not None and matrix.looks:
+        lines.append(
+            f"Transfer: changes are from the task alone, with 95 % intervals {over}, each for itself. 'better' and "
+            f"'worse' hold for all {matrix.looks} of them together, apart from other tables (Holm)."
+        )
+        lines += _reach(
+            {task: list(one.values()) for task, one in matrix.cells.items()}, matrix.high_is_best, matrix.looks
+        )
+    for row, count in {**table.missing, **(matrix.missing if matrix else {})}.items():
+        few = "; one alone is not compared yet" if planned - count == 1 else ""
+        lines.append(f"Not finished: {row}, {count} of {planned} seeds{few}.")
     return [*lines, *table.notes]
 
 
-def _reach(table: StudyTable) -> list[str]:
-    """What this study can see at all, and what it would take to see more."""
+def _reach(cells: dict[str, list[Cell]], high_is_best: dict[str, bool], looks: int) -> list[str]:
+    """What can be seen at all, by title, and what it would take to see more."""
     found, needs = [], []
-    for column, title in table.columns.items():
-        some = [row.cells[column].difference for row in table.rows if row.cells[column].difference is not None]
-        if some:
-            typical = sorted((one for one in some if one), key=lambda one: one.error)[len(some) // 2]
-            found.append(f"{title} {number(typical.detectable(table.looks))}")
-            needs.append(f"{title} {_needed(typical, table.looks)}")
-    if not found:
-        return []
-    lines = [f"Smallest difference that would be found four times of five: {', '.join(found)}."]
-    if max(len(cell.values) for row in table.rows for cell in row.cells.values()) > 1:
-        lines.append(f"Seeds needed to find a difference of {number(WANTED)}: {', '.join(needs)}.")
-    return lines
-
-
-def _needed(one: Difference, looks: int) -> str:
-    count = one.seeds_for(WANTED, looks)
-    return "more than a dev set of this size allows" if count is None else str(count)
+    for title, some in cells.items():
+        errors = sorted(
+            (cell.difference for cell in some if cell.difference and cell.difference.error), key=lambda one: one.error
+        )
+        if errors:
+            typical = errors[len(errors) // 2]
+            least = typical.detectable(looks)
+            # what is best when high lies between −1 and 1: two of those cannot differ by more than 2
+            found.append(f"{title} {'none' if high_is_best[title] and least > 2 else number(least)}")
+            if typical.seeds > 1:
+                count = typical.seeds_for(WANTED, looks)
+                needs.append(f"{title} {'more than a dev set of this size allows' if count is None else count}")
+    lines = [f"Smallest difference that would be found four times of five: {', '.join(found)}."] if found else []
+    return [*lines, f"Seeds needed to find a difference of {number(WANTED)}: {', '.join(needs)}."] if needs else lines
 
 
 # --- cells ------------------------------------------------------------------------------------------------------
@@ -156,15 +169,26 @@ def markdown(grid: Grid) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
 
 
-def as_csv(table: StudyTable) -> str:
-    """A line per row and column, with all figures."""
+def as_csv(table: StudyTable, matrix: TransferMatrix | None = None) -> str:
+    """A line per row and column, with all figures; then those of the transfer matrix."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
     for row in table.rows:
         for column, cell in row.cells.items():
-            found = cell.difference
-            compared = [found.mean, found.half_width, found.p, cell.verdict] if found else [None] * 4
-            cells = [row.name, column, len(cell.values), cell.mean, cell.deviation, cell.published]
-            writer.writerow([*cells, *compared, row.seconds, row.gigabytes])
+            writer.writerow([*_csv_line(row.name, column, cell, table.reference), row.seconds, row.gigabytes])
+    if matrix is not None:
+        for task, alone in matrix.alone.items():
+            lonely = company((task,))
+            writer.writerow([*_csv_line(lonely, task, alone, ""), None, None])
+            for other, cell in matrix.cells[task].items():
+                writer.writerow([*_csv_line(matrix.rows[task][other], task, cell, lonely), None, None])
     return out.getvalue()
+
+
+def _csv_line(row: str, column: str, cell: Cell, reference: str) -> list[Any]:
+    found = cell.difference
+    cells = [row, column, len(cell.values), cell.mean, cell.deviation, cell.published]
+    if found is None:
+        return [*cells, *[None] * 6]
+    return [*cells, reference, found.mean, found.half_width, found.p, cell.corrected, cell.verdict]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,12 @@ from manyheads.run import Run
 from manyheads.tasks import Task
 
 DIGITS = 4  # of a chance; numbers have more, because a correlation may rest on small differences
+
+
+RECORD = (  # what is kept of a run
+    *("identity", "seed", "tasks", "dev", "metrics", "overall", "seconds", "gigabytes", "steps", "examples_seen"),
+    "answers",
+)
 
 
 @dataclass(frozen=True)
@@ -106,25 +113,39 @@ class Results:
         write_bytes(file, gzip.compress(text.encode(), mtime=0))
 
     def take_in(self, file: Path) -> int:
-        """Read such a file; returns how many of its runs were not here yet."""
-        new = 0
+        """Read such a file, all of it before any is kept; returns how many of its runs were not here yet."""
         try:
-            lines = [json.loads(line) for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
-            for line in lines:
-                name = line["run"]["identity"] if "run" in line else f"dev-{line.pop('dev')}"
-                if not name.replace("-", "").isalnum():
-                    raise ValueError(f"'{name}' is not a run's identity")
-                if not self.file(name).is_file():
-                    new += "run" in line
-                    _write(self.file(name), line.get("run", line))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            dev, runs = _read_export(file)
+        except KeyError as error:
+            raise UserError(f"{file}: not a file that `manyheads study export` wrote: no {error}.") from None
+        except (OSError, EOFError, zlib.error, ValueError, TypeError, AttributeError) as error:
             raise UserError(f"{file}: not a file that `manyheads study export` wrote: {error}.") from None
-        return new
+        new = [name for name in runs if not self.have(name)]
+        for name, content in {**dev, **{name: runs[name] for name in new}}.items():
+            if not self.file(name).is_file():
+                _write(self.file(name), content)
+        return len(new)
 
     def _dev_rows(self, key: str) -> dict[str, Any]:
         if key not in self._dev:
             self._dev[key] = _read(self.file(f"dev-{key}"))
         return self._dev[key]
+
+
+def _read_export(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The dev rows and the runs of a file, by the names they are kept under; any fault is an exception."""
+    lines = [json.loads(line) for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
+    dev = {f"dev-{one['dev']}": {key: one[key] for key in ("ids", "labels")} for one in lines if "dev" in one}
+    runs = {one["run"]["identity"]: one["run"] for one in lines if "dev" not in one}
+    for name, run in runs.items():
+        absent = [key for key in RECORD if key not in run]
+        absent += [key for key in run.get("dev", {}).values() if f"dev-{key}" not in dev]
+        if absent:
+            raise ValueError(f"run '{name}' lacks {', '.join(absent)}")
+    for name in [*dev, *runs]:
+        if not name.replace("-", "").isalnum():
+            raise ValueError(f"'{name}' is not a run's identity")
+    return dev, runs
 
 
 def _ids(run: Run, task: str) -> list[str]:
@@ -149,8 +170,9 @@ def _rounded(answers: np.ndarray) -> list[Any]:
 def _read(file: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{file}: a damaged result: {error}. Delete it; the run is then done again.") from None
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        what = "Delete it; the run is then done again." if file.is_file() else "Import or run the study again."
+        raise UserError(f"{file}: a damaged result: {error}. {what}") from None
     return content
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
@@ -14,7 +14,27 @@ from manyheads.recipe_file import explain_faults, parse_file
 from manyheads.training_settings import Model
 
 Overrides = dict[str, Any]  # as on the command line: {'training.epochs': 1}
+SEEDS = "a study sets the seed of every run itself; `seeds: [5, 6]` says which."
 SCALES = ("smoke", "small", "full")  # of the shipped studies
+
+
+def stacked(*layers: Overrides) -> Overrides:
+    """Each layer over those before it: a key that is given again counts where it comes last.
+
+    So a row's `tasks.*.pooling` replaces the study's `tasks.sst.pooling`, though the study has a `tasks.*.pooling` too.
+    """
+    found: Overrides = {}
+    for layer in layers:
+        found = {key: value for key, value in found.items() if key not in layer} | layer
+    return found
+
+
+def check_seeds(value: Any) -> Any:
+    """How many there are, or which: whole numbers from 0 on, none of them twice."""
+    which = isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
+    if not (type(value) is int and value > 0) and not (which and len(set(value)) == len(value) > 0):
+        raise ValueError(f"expected a number of seeds, or a list of different ones, found {value!r}")
+    return value
 
 
 class Variant(Model):
@@ -25,7 +45,7 @@ class Variant(Model):
     each: list[Literal["task", "layer"]] = []
     """'layer' makes a row for every layer of the encoder, 'task' a run for every task within the row. Values may say
     '{layer}', '{task}', and '{last}': all tasks in order, with this one last."""
-    grid: dict[str, list[Any]] = {}
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
     """Dotted key → values: a row for every combination."""
 
     @model_validator(mode="before")
@@ -53,6 +73,11 @@ class Scale(Model):
     """Settings that replace the base's, before those of a variant."""
     leave_out: list[str] = []
     """Variants that this scale does without."""
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _some_seeds(cls, value: Any) -> Any:
+        return value if value is None else check_seeds(value)
 
 
 class Study(Model):
@@ -96,17 +121,24 @@ class Study(Model):
 
     _origin: Origin = PrivateAttr(default_factory=Origin)
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
+    _whole: bool = PrivateAttr(default=True)  # no variant is left out
 
     @field_validator("variants", "published", mode="before")
     @classmethod
     def _names_as_words(cls, value: Any) -> Any:
         return {str(name): one for name, one in value.items()} if isinstance(value, dict) else value
 
-    @field_validator("seeds")
+    @field_validator("seeds", mode="before")
     @classmethod
-    def _some_seeds(cls, value: int | list[int]) -> int | list[int]:
-        if (isinstance(value, int) and value < 1) or (isinstance(value, list) and len(set(value)) != len(value) > 0):
-            raise ValueError(f"expected a number of seeds, or a list of different ones, found {value}")
+    def _some_seeds(cls, value: Any) -> Any:
+        return check_seeds(value)
+
+    @field_validator("metrics")
+    @classmethod
+    def _no_column_twice(cls, value: list[str] | None) -> list[str] | None:
+        twice = next((one for one in value or [] if (value or []).count(one) > 1), None)
+        if twice is not None:
+            raise ValueError(f"'{twice}' is named twice")
         return value
 
     def at(self, scale: str | None) -> Study:
@@ -119,11 +151,12 @@ class Study(Model):
                 "name": f"{self.name}-{chosen}" if chosen else self.name,
                 "base": (own.base or self.base).replace("{scale}", chosen or ""),
                 "seeds": self.seeds if own.seeds is None else own.seeds,
-                "set": {**self.set, **own.set},
+                "set": stacked(self.set, own.set),
                 "variants": variants,
             }
         )
         found._origin, found._folder = self._origin, self._folder
+        found._whole = len(variants) == len(self.variants)
         return found
 
     def choose_scale(self, scale: str | None) -> str | None:
@@ -164,4 +197,22 @@ def load_study(source: str | Path) -> Study:
     except ValidationError as error:
         raise explain_faults(error, origin, Study) from None
     study._origin, study._folder = origin, Path.cwd() if path in shipped.values() else path.resolve().parent
+    _check_names(study)
     return study
+
+
+def _check_names(study: Study) -> None:
+    """Names of variants that a scale leaves out, and seeds that are set as if they were any key."""
+    for name, scale in study.scales.items():
+        place = study._origin.place(("scales", name, "leave_out"))
+        for wanted in scale.leave_out:
+            if wanted not in study.variants:
+                raise UserError(f"{place}: no variant '{wanted}'.{nearest(wanted, study.variants)}")
+        if set(scale.leave_out) == set(study.variants):
+            raise UserError(f"{place}: nothing is left to compare.")
+    settings: dict[tuple[str, ...], Overrides] = {("set",): study.set}
+    settings |= {("variants", name): {**one.set, **one.grid} for name, one in study.variants.items()}
+    settings |= {("scales", name, "set"): one.set for name, one in study.scales.items()}
+    for where, keys in settings.items():
+        if "seed" in keys:
+            raise UserError(f"{study._origin.place(where)}: {SEEDS}")

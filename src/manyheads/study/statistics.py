@@ -17,10 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 LEVEL = 0.05  # how often "better" or "worse" may be said of a table in which nothing differs
 POWER = 0.8  # how often a difference of the detectable size is found
@@ -62,16 +63,17 @@ class Difference:
         """The smallest difference that is found four times of five among so many looks, with this or another number
         of seeds."""
         count = seeds or self.seeds
-        freedom = count - 1 if count > 1 else math.inf
-        wanted = stats.t.ppf(1 - LEVEL / looks / 2, freedom) + stats.t.ppf(POWER, freedom)
-        return float(wanted) * math.sqrt(self.seed_variance / count + self.example_variance)
+        return _detectable_errors(count, looks) * math.sqrt(self.seed_variance / count + self.example_variance)
 
     def seeds_for(self, difference: float, looks: int = 1, most: int = 1000) -> int | None:
         """How many seeds would find such a difference; None where the dev set is too small for any number of them."""
         if self.seeds == 1:
             return None  # one seed does not say how much seeds vary
-        counts = range(2, most + 1)
-        return next((count for count in counts if self.detectable(looks, count) <= difference), None)
+        counts = np.arange(2, most + 1)
+        errors = np.sqrt(self.seed_variance / counts + self.example_variance)
+        threshold = stats.t.ppf(1 - LEVEL / looks / 2, counts - 1)
+        enough = counts[stats.nct.sf(threshold, counts - 1, difference / errors) >= POWER]
+        return int(enough[0]) if enough.size else None
 
 
 def difference(
@@ -85,6 +87,20 @@ def difference(
         seeds=len(by_seed),
         seed_variance=float(by_seed.var(ddof=1)) if len(by_seed) > 1 else 0.0,
         example_variance=float(drawn.var(ddof=1)),
+    )
+
+
+@lru_cache(maxsize=256)
+def _detectable_errors(seeds: int, looks: int) -> float:
+    """How many standard errors a difference must have to be found four times of five.
+
+    d/√V is then Student's t around that number (the noncentral t), and must pass the first threshold of Holm's.
+    """
+    if seeds == 1:
+        return float(stats.norm.ppf(1 - LEVEL / looks / 2) + stats.norm.ppf(POWER))
+    threshold = float(stats.t.ppf(1 - LEVEL / looks / 2, seeds - 1))
+    return float(
+        optimize.brentq(lambda size: stats.nct.sf(threshold, seeds - 1, size) - POWER, 0, 2 * threshold + 2 * POWER)
     )
 
 

@@ -8,11 +8,12 @@ from functools import cached_property
 from pathlib import Path
 
 from manyheads.errors import UserError, nearest
+from manyheads.metrics.base import find as find_metric
 from manyheads.recipe import Recipe
-from manyheads.study.comparison import Found, StudyTable, make_table
+from manyheads.study.comparison import OVERALL, Found, StudyTable, make_table
 from manyheads.study.identity import run_identity
 from manyheads.study.run import Place, Standing, standing
-from manyheads.study.settings import Overrides, Study, load_study
+from manyheads.study.settings import SEEDS, Overrides, Study, load_study
 from manyheads.study.transfer import TransferMatrix, baseline_rows, transfer_matrix
 from manyheads.study.variants import Planned, Row, base_recipe, plan_runs, rows_of
 
@@ -80,9 +81,44 @@ class OpenStudy:
         found = self.found()
         if not found:
             raise UserError(f"{self.study.name}: no run is finished yet. Start them: manyheads study run …")
-        matrix = transfer_matrix(self.study, self.base, self.shared, found) if self.study.baselines else None
+        matrix = None
+        if self.study.baselines:
+            matrix = transfer_matrix(self.study, self.base, self.shared, self.baselines, found)
         return make_table(self.study, self.base, self.rows, found), matrix
+
+    def check(self) -> None:
+        """Columns and published figures by name: nothing is trained for a table that cannot be made."""
+        study, place = self.study, self.study._origin.place
+        tasks = list(dict.fromkeys(task for _, one in self.runs for task in one.recipe.tasks))
+        columns = study.metrics or [*tasks, OVERALL]
+        for column in columns:
+            task, _, metric = column.partition(".")
+            if column != OVERALL and task not in tasks:
+                raise UserError(f"{place(('metrics',))}: no task '{task}'.{nearest(task, [*tasks, OVERALL])}")
+            try:
+                find_metric(metric.partition("/")[0].partition("(")[0] if metric else "accuracy")
+            except ValueError as fault:
+                raise UserError(f"{place(('metrics',))}: {fault}") from None
+        if study.layout == "confusion" and columns[0] == OVERALL:
+            raise UserError(f"{place(('layout',))}: 'confusion' is of one task; name it first in `metrics`.")
+        # a depth that the paper's encoder has, or a row of another scale, is not misspelt
+        known = [row.name for row in self.rows] if study._whole and not self._by_layer else list(study.published)
+        for row, printed in study.published.items():
+            if row not in known:
+                raise UserError(f"{place(('published', row))}: no row '{row}'.{nearest(row, known)}")
+            for column in printed if isinstance(printed, dict) else ():
+                if column not in columns:
+                    where = place(("published", row, column))
+                    raise UserError(f"{where}: no column '{column}'.{nearest(column, columns)}")
+
+    @property
+    def _by_layer(self) -> bool:
+        return any("layer" in variant.each for variant in self.study.variants.values())
 
 
 def open_study(source: str, scale: str | None, output: Path, more: Overrides) -> OpenStudy:
-    return OpenStudy(load_study(source).at(scale), Place(output), more)
+    if "seed" in more:
+        raise UserError(f"command line: seed: {SEEDS}")
+    opened = OpenStudy(load_study(source).at(scale), Place(output), more)
+    opened.check()
+    return opened

@@ -14,8 +14,8 @@ from manyheads.errors import UserError
 from manyheads.recipe import Recipe
 from manyheads.sampling import Supply
 from manyheads.schedule import plan_schedule
-from manyheads.study.comparison import Cell, Found, Measured, compare, high_is_best, mark, tasks_of
-from manyheads.study.settings import Overrides, Study
+from manyheads.study.comparison import Cell, Found, Measured, compare, high_is_best, mark, tasks_of, unfinished
+from manyheads.study.settings import Overrides, Study, stacked
 from manyheads.study.variants import ALL, Row, variant_recipe
 from manyheads.task_data import load_tasks
 
@@ -29,6 +29,9 @@ class TransferMatrix:
     alone: dict[str, Cell]
     cells: dict[str, dict[str, Cell]]
     looks: int
+    rows: dict[str, dict[str, str]]  # task → company → the row that has it
+    missing: dict[str, int]  # row → how many of its seeds are not finished
+    high_is_best: dict[str, bool]
 
 
 def baseline_rows(study: Study, base: Recipe, shared: Row, more: Overrides) -> list[Row]:
@@ -51,18 +54,20 @@ def baseline_rows(study: Study, base: Recipe, shared: Row, more: Overrides) -> l
             {"tasks": list(some), "sampler": "batch-round-robin", "phases": [{"steps": steps}], "evaluate.weights": {}}
             for some in sets
         ]
-    return [Row(company(some), {ALL: {**own, **change}}) for some, change in zip(sets, changes, strict=True)]
+    return [Row(company(some), {ALL: stacked(own, change)}) for some, change in zip(sets, changes, strict=True)]
 
 
 def company(tasks: tuple[str, ...]) -> str:
     return f"{tasks[0]} alone" if len(tasks) == 1 else f"{' + '.join(tasks)} only"
 
 
-def transfer_matrix(study: Study, base: Recipe, shared: Row, found: Found) -> TransferMatrix | None:
-    """As far as runs are finished; None where no task is finished alone."""
+def transfer_matrix(study: Study, base: Recipe, shared: Row, baselines: list[Row], found: Found) -> TransferMatrix:
+    """As far as runs are finished."""
     tasks = list(base.tasks)
     kinds = tasks_of(found)
-    measured = {name: Measured(runs, base, kinds) for name, runs in found.items() if runs}
+    planned = len(study.seed_list)
+    measured = {name: Measured(runs, base, kinds, planned) for name, runs in found.items() if runs}
+    rows = {task: _companies(task, tasks, shared.name) for task in tasks}
     alone: dict[str, Cell] = {}
     cells: dict[str, dict[str, Cell]] = {}
     looked: list[tuple[Cell, bool]] = []
@@ -71,19 +76,31 @@ def transfer_matrix(study: Study, base: Recipe, shared: Row, found: Found) -> Tr
         if lonely is None:
             continue
         alone[task] = Cell(lonely.values(task))
-        rows = {
-            **{other: company(tuple(sorted((task, other), key=tasks.index))) for other in tasks if other != task},
-            "all": shared.name,
-        }
         cells[task] = {}
-        for other, row in rows.items():
-            if row in measured and (len(tasks) > 2 or other == "all"):
+        for other, row in rows[task].items():
+            if row in measured:
                 cell = Cell(measured[row].values(task), difference=compare(task, measured[row], lonely))
                 cells[task][other] = cell
                 if cell.difference is not None:
                     looked.append((cell, high_is_best(task, kinds)))
     mark(looked)
-    return TransferMatrix(study.equal, tasks, alone, cells, len(looked)) if alone else None
+    missing = unfinished(study, [row.name for row in baselines], found)
+    return TransferMatrix(
+        study.equal,
+        tasks,
+        alone,
+        cells,
+        len(looked),
+        rows,
+        missing,
+        {task: high_is_best(task, kinds) for task in tasks},
+    )
+
+
+def _companies(task: str, tasks: list[str], shared: str) -> dict[str, str]:
+    """With whom a task is trained → the row in which it is."""
+    others = [other for other in tasks if other != task] if len(tasks) > 2 else []
+    return {**{other: company(tuple(sorted((task, other), key=tasks.index))) for other in others}, "all": shared}
 
 
 def _steps(recipe: Recipe) -> int:

@@ -12,7 +12,7 @@ from manyheads.encoder.weights import locate, read_config
 from manyheads.errors import UserError
 from manyheads.recipe import Recipe
 from manyheads.recipe_file import load_recipe
-from manyheads.study.settings import Overrides, Study, Variant
+from manyheads.study.settings import Overrides, Study, Variant, stacked
 
 ALL = ""  # the member of a row whose one run answers for every task
 
@@ -49,7 +49,7 @@ def variant_recipe(study: Study, own: Overrides, more: Overrides, name: str) -> 
     """The recipe of a row, or of one of its runs: what the command line says has the last word."""
     beside = study._folder / study.base
     try:
-        return load_recipe(beside if beside.is_file() else study.base, {**study.set, **own, **more})
+        return load_recipe(beside if beside.is_file() else study.base, stacked(study.set, own, more))
     except UserError as fault:
         place = study._origin.place(("variants", name) if name in study.variants else ("base",))
         raise UserError(f"{place}: {str(fault).replace('command line: ', '')}") from None
@@ -68,7 +68,7 @@ def rows_of(study: Study, base: Recipe) -> list[Row]:
 def plan_runs(study: Study, rows: list[Row], more: Overrides) -> list[Planned]:
     """Every run of a study: all seeds of a row before the next row."""
     return [
-        Planned(row.name, member, seed, variant_recipe(study, own, {**more, "seed": seed}, row.name))
+        Planned(row.name, member, seed, variant_recipe(study, own, stacked(more, {"seed": seed}), row.name))
         for row in rows
         for seed in study.seed_list
         for member, own in row.members.items()
@@ -88,7 +88,7 @@ def _rows(study: Study, name: str, variant: Variant, base: Recipe) -> list[Row]:
         words: dict[str, Any] = {"layer": layer} if layer is not None else {}
         short = {key.rpartition(".")[2]: value for key, value in chosen.items()}
         title = _titled(name, {**short, **words})
-        own = {**variant.set, **chosen}
+        own = stacked(variant.set, chosen)
         if "task" not in variant.each:
             rows.append(Row(title, {ALL: _filled(own, words)}))
             continue
