@@ -117,7 +117,7 @@ def footer(table: StudyTable, matrix: TransferMatrix | None = None) -> list[str]
 
 def _reach(cells: dict[str, list[Cell]], high_is_best: dict[str, bool], looks: int) -> list[str]:
     """What can be seen at all, by title, and what it would take to see more."""
-    found, needs = [], []
+    found, needs, beyond = [], [], []
     for title, some in cells.items():
         errors = sorted(
             (cell.difference for cell in some if cell.difference and cell.difference.error), key=lambda one: one.error
@@ -127,11 +127,17 @@ def _reach(cells: dict[str, list[Cell]], high_is_best: dict[str, bool], looks: i
             least = typical.detectable(looks)
             # what is best when high lies between −1 and 1: two of those cannot differ by more than 2
             found.append(f"{title} {'none' if high_is_best[title] and least > 2 else number(least)}")
-            if typical.seeds > 1:
-                count = typical.seeds_for(WANTED, looks)
-                needs.append(f"{title} {'more than a dev set of this size allows' if count is None else count}")
+            if typical.seeds > 1 and (count := typical.seeds_for(WANTED, looks)) is None:
+                beyond.append(title)
+            elif typical.seeds > 1:
+                needs.append(f"{title} {count}")
     lines = [f"Smallest difference that would be found four times of five: {', '.join(found)}."] if found else []
-    return [*lines, f"Seeds needed to find a difference of {number(WANTED)}: {', '.join(needs)}."] if needs else lines
+    if needs:
+        lines.append(f"Seeds needed to find a difference of {number(WANTED)}: {', '.join(needs)}.")
+    if beyond:
+        told = f"No number of seeds would find a difference of {number(WANTED)} on dev sets of this size"
+        lines.append(f"{told}: {', '.join(beyond)}.")
+    return lines
 
 
 # --- cells ------------------------------------------------------------------------------------------------------
