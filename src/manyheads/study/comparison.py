@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.errors import UserError, nearest
+from manyheads.errors import UserError
 from manyheads.metrics import overall, primary
 from manyheads.metrics.base import find
 from manyheads.recipe import Recipe
@@ -73,8 +73,6 @@ def make_table(study: Study, base: Recipe, rows: list[Row], found: Found) -> Stu
     columns = _columns(study, base, tasks)
     reference = study.to or rows[0].name
     names = [row.name for row in rows]
-    if reference not in names:
-        raise UserError(f"{study._origin.place(('to',))}: no row '{reference}'.{nearest(reference, names)}")
     high = {column: high_is_best(column, tasks) for column in columns}
     done = [row.name for row in rows if found.get(row.name)]
     planned = len(study.seed_list)
