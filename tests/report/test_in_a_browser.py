@@ -41,8 +41,17 @@ PROMISED = {
         "examples-sts",
     ],
     "study": [
-        *("look", "values", "means-sst", "means-sts", "differences", "differences-sst", "cost-plot", "transfer-map"),
-        "transfer-table",
+        *(
+            "look",
+            "values",
+            "means-sst",
+            "means-sts",
+            "differences",
+            "differences-sst",
+            "cost-plot",
+            "transfer-examples",
+        ),
+        "transfer-table-examples",
     ],
 }
 # what sticks out of the figure it belongs to, or of its own box where that box does not scroll

@@ -21,7 +21,7 @@ def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_p
     assert file == finished_study.place.folder / "b2-transfer-smoke.html"
     text = file.read_text(encoding="utf-8")
     assert finished_study.study.question in text
-    table, matrix = finished_study.tables()
+    table, (matrix,) = finished_study.tables()
     for row in table.rows:
         assert row.name in text
         for cell in row.cells.values():
@@ -29,13 +29,12 @@ def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_p
             low, high = (render.number(cell.mean + sign * cell.spread.half_width) for sign in (-1, 1))
             assert f"{render.number(cell.mean)} ({low} to {high})" in text
             assert cell.published is None or f"paper {render.number(cell.published)}<" in text
-    assert matrix is not None
     for line in render.transfers(matrix):
         assert all(cell in text for cell in line.values())
     assert "Misprint in the paper&#x27;s T2" in text
     names = {one.stem for one in (tmp_path / "figures").iterdir()}
     each = {f"{kind}-{task}" for kind in ("means", "differences") for task in ("sst", "qqp", "sts")}
-    assert names == {*each, "cost-plot", "transfer-map"}
+    assert names == {*each, "cost-plot", "transfer-examples"}
 
 
 def test_the_mean_of_a_row_has_an_interval(finished_study: OpenStudy) -> None:
@@ -50,21 +49,20 @@ def test_the_mean_of_a_row_has_an_interval(finished_study: OpenStudy) -> None:
 
 
 def test_what_is_said_is_what_the_table_marks(finished_study: OpenStudy) -> None:
-    table, matrix = finished_study.tables()
+    table, (matrix,) = finished_study.tables()
     cells = [cell for row in table.rows for cell in row.cells.values() if cell.difference is not None]
     for cell in cells:
         cell.verdict = "not distinguishable"
-    assert verdicts(table, None) == [
+    assert verdicts(table, []) == [
         (f"Not distinguishable: all {len(cells)} of the differences that were looked at.", "results")
     ]
     cells[0].verdict = "worse"
-    first, rest = verdicts(table, None)
+    first, rest = verdicts(table, [])
     assert re.match(r"Best individual is worse than Best multitask on sst accuracy: [+−]\S+ ± \S+\.", first[0])
     assert rest[0] == f"Not distinguishable: {len(cells) - 1} others of the differences that were looked at."
-    assert matrix is not None
     one = matrix.cells["sst"]["qqp"]
     one.verdict = "better"
-    assert any(text.startswith("sst gains from the company of qqp") for text, _ in verdicts(table, matrix))
+    assert any(text.startswith("sst gains from the company of qqp") for text, _ in verdicts(table, [matrix]))
 
 
 def test_a_study_that_is_not_finished(tmp_path: Path) -> None:

@@ -195,20 +195,24 @@ def test_the_first_of_several_seeds_is_not_compared(study: Path, toy_data: Path)
 
 
 def test_single_task_baselines_make_a_transfer_matrix(study: Path, toy_data: Path) -> None:
+    content = {**STUDY, "variants": {"shared": {}}, "baselines": "single-task", "equal": ["examples", "steps"]}
+    result = run(write(toy_data, content), toy_data / "studies")
+    assert result.returncode == 0, result.stderr
     for equal in ("examples", "steps"):
-        content = {**STUDY, "variants": {"shared": {}}, "baselines": "single-task", "equal": equal}
-        result = run(write(toy_data, content), toy_data / "studies")
-        assert result.returncode == 0, result.stderr
-        assert f"Transfer at equal {equal}" in result.stdout
-        lines = [line for line in result.stdout.splitlines() if line.startswith(("mood ", "near "))]
+        start = result.stdout.index(f"Transfer at equal {equal}: what company changes")
+        lines = [line for line in result.stdout[start:].splitlines() if line.startswith(("mood ", "near "))][:2]
         assert len(lines) == 2
         assert all(line.split()[1].startswith((".", "−", "1")) for line in lines), lines
-        assert "hold for all 2 of them together, apart from other tables" in result.stdout
-        rows = csv_table(study, toy_data / "studies")
-        found = [(row["variant"], row["column"], row["compared_with"]) for row in rows if row["compared_with"]]
-        assert found == [("shared", "mood", "mood alone"), ("shared", "near", "near alone")]
-    content = {**STUDY, "variants": {"shared": {}}, "baselines": "single-task", "seeds": 3}
-    shown = manyheads("study", "table", write(toy_data, content), "--output", toy_data / "studies").stdout
+        assert f"Transfer at equal {equal}: changes are from the task alone" in result.stdout
+    assert result.stdout.count("hold for all 2 of them together, apart from others") == 2
+    rows = csv_table(study, toy_data / "studies")
+    found = [(row["variant"], row["column"], row["compared_with"]) for row in rows if row["compared_with"]]
+    assert found == [
+        ("shared", "mood", "mood alone"), ("shared", "near", "near alone"),
+        ("shared", "mood", "mood alone, equal steps"), ("shared", "near", "near alone, equal steps"),
+    ]  # fmt: skip
+    more = write(toy_data, {**content, "seeds": 3})
+    shown = manyheads("study", "table", more, "--output", toy_data / "studies").stdout
     assert "Not finished: mood alone, 1 of 3 seeds." in shown
 
 

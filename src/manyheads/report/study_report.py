@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from html import escape
 
 from manyheads.report import draw_study
@@ -27,23 +28,25 @@ TRANSFER = "Change against training alone; bold is real, ≈ not distinguishable
 def study_report(opened: OpenStudy) -> tuple[str, FigureBook]:
     """The page of a study, of what is finished, and its figures."""
     found = opened.found()
-    results, matrix = opened.tables()
+    results, matrices = opened.tables()
     book = FigureBook()
     notes: list[str] = []
     with styled():
         sections = [
             _results(opened, results, found, book),
             _cost(results, book),
-            _transfer(matrix, book),
+            _transfer(matrices, book),
             _labels(opened, results, found, notes),
             _runs(opened),
         ]
         title = f"{opened.study.name}: report of a study"
-        page = write_page(title, _lead(opened, results, matrix), sections, [*render.footer(results, matrix), *notes])
+        page = write_page(
+            title, _lead(opened, results, matrices), sections, [*render.footer(results, matrices), *notes]
+        )
     return page, book
 
 
-def _lead(opened: OpenStudy, results: StudyTable, matrix: TransferMatrix | None) -> list[str]:
+def _lead(opened: OpenStudy, results: StudyTable, matrices: Sequence[TransferMatrix]) -> list[str]:
     """The question, what was run, and the answer."""
     study = opened.study
     lead = [f"<p><strong>{escape(study.question)}</strong></p>"] if study.question else []
@@ -54,13 +57,13 @@ def _lead(opened: OpenStudy, results: StudyTable, matrix: TransferMatrix | None)
         f'<p class="soft">{len(opened.rows)} rows × {seeds} seed{"s" if seeds > 1 else ""} on {escape(tasks)}, with '
         f"{escape(opened.base.encoder.name)}.{escape(paper)}</p>"
     )
-    told = verdicts(results, matrix)
+    told = verdicts(results, matrices)
     items = "".join(f'<li>{escape(text)} <a href="#{where}">see</a></li>' for text, where in told)
     lead.append(f'<div class="look" id="look"><strong>What was found</strong><ul>{items}</ul></div>')
     return lead
 
 
-def verdicts(results: StudyTable, matrix: TransferMatrix | None) -> list[tuple[str, str]]:
+def verdicts(results: StudyTable, matrices: Sequence[TransferMatrix]) -> list[tuple[str, str]]:
     """What may be said, a sentence each, with the section that shows it."""
     told = []
     alike = 0
@@ -77,13 +80,16 @@ def verdicts(results: StudyTable, matrix: TransferMatrix | None) -> list[tuple[s
     if alike:
         rest = ("one other" if alike == 1 else f"{alike} others") if told else ("one" if alike == 1 else f"all {alike}")
         told.append((f"Not distinguishable: {rest} of the differences that were looked at.", "results"))
-    for task, cells in (matrix.cells if matrix else {}).items():
-        for other, cell in cells.items():
-            if cell.verdict in ("better", "worse"):
-                does = "gains" if cell.verdict == "better" else "loses"
-                change = render.shown_difference(cell).rsplit(" ", 1)[0]
-                told.append((f"{task} {does} from the company of {other}: {change}.", "transfer"))
-    missing = {**results.missing, **(matrix.missing if matrix else {})}
+    for matrix in matrices:
+        for task, cells in matrix.cells.items():
+            for other, cell in cells.items():
+                if cell.verdict in ("better", "worse"):
+                    does = "gains" if cell.verdict == "better" else "loses"
+                    change = render.shown_difference(cell).rsplit(" ", 1)[0]
+                    told.append(
+                        (f"{task} {does} from the company of {other} at equal {matrix.equal}: {change}.", "transfer")
+                    )
+    missing = render.all_missing(results, matrices)
     if missing:
         count = sum(missing.values())
         told.append((f"Not finished: {count} row-seed{'s' if count > 1 else ''} of the study.", "runs"))
@@ -136,13 +142,15 @@ def _cost(results: StudyTable, book: FigureBook) -> Section:
     return section.figure(draw_study.cost(results), "cost-plot", "Quality against time and memory", COST, book)
 
 
-def _transfer(matrix: TransferMatrix | None, book: FigureBook) -> Section:
+def _transfer(matrices: Sequence[TransferMatrix], book: FigureBook) -> Section:
     section = Section("transfer", "Who helps whom")
-    if matrix is None or not matrix.alone:
-        return section
-    section.text(f"At equal {matrix.equal}: what company changes against training alone.")
-    section.figure(draw_study.transfer(matrix), "transfer-map", "Transfer matrix", TRANSFER, book)
-    return section.table(render.transfers(matrix), "transfer-table")
+    for matrix in matrices:
+        if matrix.alone:
+            section.text(f"At equal {matrix.equal}: what company changes against training alone.")
+            drawn, title = draw_study.transfer(matrix), f"Transfer matrix at equal {matrix.equal}"
+            section.figure(drawn, f"transfer-{matrix.equal}", title, TRANSFER, book)
+            section.table(render.transfers(matrix), f"transfer-table-{matrix.equal}")
+    return section
 
 
 def _labels(opened: OpenStudy, results: StudyTable, found: Found, notes: list[str]) -> Section:

@@ -186,9 +186,9 @@ def _default_jobs(cores: int) -> int:
 def _print_tables(opened: OpenStudy, form: str) -> None:
     from manyheads.study import render
 
-    found, matrix = opened.tables()
+    found, matrices = opened.tables()
     if form == "csv":
-        print(render.as_csv(found, matrix), end="")
+        print(render.as_csv(found, matrices), end="")
         return
     if opened.study.layout == "confusion":
         task = next(iter(found.columns)).partition(".")[0]
@@ -197,9 +197,9 @@ def _print_tables(opened: OpenStudy, form: str) -> None:
     else:
         _section("", render.values(found), form)
         _section(f"Differences from '{found.reference}'", render.differences(found), form)
-    if matrix is not None:
+    for matrix in matrices:
         _section(f"Transfer at equal {matrix.equal}: what company changes", render.transfers(matrix), form)
-    for line in render.footer(found, matrix):
+    for line in render.footer(found, matrices):
         print(f"- {line}" if form == "markdown" else line)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from manyheads.errors import UserError
 from manyheads.progress import duration
 from manyheads.study.comparison import Cell, Found, StudyTable
-from manyheads.study.transfer import TransferMatrix, company
+from manyheads.study.transfer import ALONE, TransferMatrix
 from manyheads.study.variants import ALL
 
 MARKS = {"better": "better", "worse": "worse", "not distinguishable": "≈"}
@@ -86,7 +87,7 @@ def confusions(found: Found, task: str, published: dict[str, Any]) -> list[tuple
     return tables
 
 
-def footer(table: StudyTable, matrix: TransferMatrix | None = None) -> list[str]:
+def footer(table: StudyTable, matrices: Sequence[TransferMatrix] = ()) -> list[str]:
     """What a reader must know to read the numbers."""
     planned = len(table.study.seed_list)
     over = "over seeds and dev examples" if planned > 1 else "over dev examples alone"
@@ -101,18 +102,28 @@ def footer(table: StudyTable, matrix: TransferMatrix | None = None) -> list[str]
         cells = {title: [row.cells[column] for row in table.rows] for column, title in table.columns.items()}
         high = {title: table.high_is_best[column] for column, title in table.columns.items()}
         lines += _reach(cells, high, table.looks)
-    if matrix is not None and matrix.looks:
+    for matrix in matrices:
+        if not matrix.looks:
+            continue
         lines.append(
-            f"Transfer: changes are from the task alone, with 95 % intervals {over}, each for itself. 'better' and "
-            f"'worse' hold for all {matrix.looks} of them together, apart from other tables (Holm)."
+            f"Transfer at equal {matrix.equal}: changes are from the task alone, with 95 % intervals {over}, each for "
+            f"itself. 'better' and 'worse' hold for all {matrix.looks} of them together, apart from others (Holm)."
         )
         lines += _reach(
             {task: list(one.values()) for task, one in matrix.cells.items()}, matrix.high_is_best, matrix.looks
         )
-    for row, count in {**table.missing, **(matrix.missing if matrix else {})}.items():
+    for row, count in all_missing(table, matrices).items():
         few = "; one alone is not compared yet" if planned - count == 1 else ""
         lines.append(f"Not finished: {row}, {count} of {planned} seeds{few}.")
     return [*lines, *table.notes]
+
+
+def all_missing(table: StudyTable, matrices: Sequence[TransferMatrix]) -> dict[str, int]:
+    """Row → how many of its seeds are not finished, those of baselines last."""
+    found = dict(table.missing)
+    for matrix in matrices:
+        found |= matrix.missing
+    return found
 
 
 def _reach(cells: dict[str, list[Cell]], high_is_best: dict[str, bool], looks: int) -> list[str]:
@@ -175,17 +186,17 @@ def markdown(grid: Grid) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
 
 
-def as_csv(table: StudyTable, matrix: TransferMatrix | None = None) -> str:
-    """A line per row and column, with all figures; then those of the transfer matrix."""
+def as_csv(table: StudyTable, matrices: Sequence[TransferMatrix] = ()) -> str:
+    """A line per row and column, with all figures; then those of transfer matrices."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
     for row in table.rows:
         for column, cell in row.cells.items():
             writer.writerow([*_csv_line(row.name, column, cell, table.reference), row.seconds, row.gigabytes])
-    if matrix is not None:
+    for matrix in matrices:
         for task, alone in matrix.alone.items():
-            lonely = company((task,))
+            lonely = matrix.rows[task][ALONE]
             writer.writerow([*_csv_line(lonely, task, alone, ""), None, None])
             for other, cell in matrix.cells[task].items():
                 writer.writerow([*_csv_line(matrix.rows[task][other], task, cell, lonely), None, None])

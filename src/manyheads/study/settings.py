@@ -109,9 +109,9 @@ class Study(Model):
     task."""
     baselines: Literal["single-task"] | None = None
     """'single-task' also trains every task, and every pair of tasks, apart from the others: the transfer matrix."""
-    equal: Literal["examples", "steps"] = "examples"
-    """What baselines have in common with the row they are compared with: the very batches that a task gets there, or
-    the number of optimizer steps."""
+    equal: list[Literal["examples", "steps"]] = Field(["examples"], min_length=1)
+    """What baselines have in common with the row they are compared with: the very batches that a task gets there
+    ('examples'), the number of optimizer steps ('steps'), or first one and then the other (a list)."""
     published: dict[str, Any] = {}
     """Figures that the paper prints, by row and column; for 'confusion' rows of counts."""
     notes: list[str] = []
@@ -133,9 +133,14 @@ class Study(Model):
     def _some_seeds(cls, value: Any) -> Any:
         return check_seeds(value)
 
-    @field_validator("metrics")
+    @field_validator("equal", mode="before")
     @classmethod
-    def _no_column_twice(cls, value: list[str] | None) -> list[str] | None:
+    def _one_or_both(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("metrics", "equal")
+    @classmethod
+    def _nothing_twice(cls, value: list[str] | None) -> list[str] | None:
         twice = next((one for one in value or [] if (value or []).count(one) > 1), None)
         if twice is not None:
             raise ValueError(f"'{twice}' is named twice")

@@ -77,14 +77,14 @@ class OpenStudy:
                     found.setdefault(row.name, {})[seed] = members
         return found
 
-    def tables(self) -> tuple[StudyTable, TransferMatrix | None]:
+    def tables(self) -> tuple[StudyTable, list[TransferMatrix]]:
+        """The study's own, and a transfer matrix for everything that its baselines have in common with it."""
         found = self.found()
         if not found:
             raise UserError(f"{self.study.name}: no run is finished yet. Start them: manyheads study run …")
-        matrix = None
-        if self.study.baselines:
-            matrix = transfer_matrix(self.study, self.base, self.shared, self.baselines, found)
-        return make_table(self.study, self.base, self.rows, found), matrix
+        wanted = self.study.equal if self.study.baselines else []
+        matrices = [transfer_matrix(self.study, self.base, self.shared, found, equal) for equal in wanted]
+        return make_table(self.study, self.base, self.rows, found), matrices
 
     def check(self) -> None:
         """Columns and published figures by name: nothing is trained for a table that cannot be made."""

@@ -19,17 +19,19 @@ from manyheads.study.settings import Overrides, Study, stacked
 from manyheads.study.variants import ALL, Row, variant_recipe
 from manyheads.task_data import load_tasks
 
+ALONE = "alone"
+
 
 @dataclass(frozen=True)
 class TransferMatrix:
-    """What each task gained or lost from company: task → company ('alone', a task, 'all') → cell."""
+    """What each task gained or lost from company: task → company (a task, or 'all') → cell."""
 
-    equal: str
+    equal: str  # examples or steps
     tasks: list[str]
     alone: dict[str, Cell]
     cells: dict[str, dict[str, Cell]]
     looks: int
-    rows: dict[str, dict[str, str]]  # task → company → the row that has it
+    rows: dict[str, dict[str, str]]  # task → company, or 'alone' → the row that has it
     missing: dict[str, int]  # row → how many of its seeds are not finished
     high_is_best: dict[str, bool]
 
@@ -46,61 +48,61 @@ def baseline_rows(study: Study, base: Recipe, shared: Row, more: Overrides) -> l
     tasks = list(base.tasks)
     sets = [(one,) for one in tasks] + (list(combinations(tasks, 2)) if len(tasks) > 2 else [])
     own = shared.members[ALL]
-    if study.equal == "examples":
-        changes: list[Overrides] = [{"training.only": list(some)} for some in sets]
-    else:
-        steps = _steps(variant_recipe(study, own, more, shared.name))
-        changes = [
-            {"tasks": list(some), "sampler": "batch-round-robin", "phases": [{"steps": steps}], "evaluate.weights": {}}
-            for some in sets
-        ]
-    return [Row(company(some), {ALL: stacked(own, change)}) for some, change in zip(sets, changes, strict=True)]
+    steps = _steps(variant_recipe(study, own, more, shared.name)) if "steps" in study.equal else 0
+    return [
+        Row(company(some, equal), {ALL: stacked(own, _left_with(some, equal, steps))})
+        for equal in study.equal
+        for some in sets
+    ]
 
 
-def company(tasks: tuple[str, ...]) -> str:
-    return f"{tasks[0]} alone" if len(tasks) == 1 else f"{' + '.join(tasks)} only"
+def company(tasks: tuple[str, ...], equal: str) -> str:
+    """The name of the row of these tasks without the others."""
+    name = f"{tasks[0]} alone" if len(tasks) == 1 else f"{' + '.join(tasks)} only"
+    return f"{name}, equal steps" if equal == "steps" else name
 
 
-def transfer_matrix(study: Study, base: Recipe, shared: Row, baselines: list[Row], found: Found) -> TransferMatrix:
+def _left_with(tasks: tuple[str, ...], equal: str, steps: int) -> Overrides:
+    if equal == "examples":
+        return {"training.only": list(tasks)}
+    own = {"tasks": list(tasks), "sampler": "batch-round-robin", "evaluate.weights": {}}
+    return {**own, "phases": [{"steps": steps}]}
+
+
+def transfer_matrix(study: Study, base: Recipe, shared: Row, found: Found, equal: str) -> TransferMatrix:
     """As far as runs are finished."""
     tasks = list(base.tasks)
     kinds = tasks_of(found)
     planned = len(study.seed_list)
     measured = {name: Measured(runs, base, kinds, planned) for name, runs in found.items() if runs}
-    rows = {task: _companies(task, tasks, shared.name) for task in tasks}
+    rows = {task: _companies(task, tasks, shared.name, equal) for task in tasks}
     alone: dict[str, Cell] = {}
     cells: dict[str, dict[str, Cell]] = {}
     looked: list[tuple[Cell, bool]] = []
     for task in tasks:
-        lonely = measured.get(company((task,)))
+        lonely = measured.get(rows[task][ALONE])
         if lonely is None:
             continue
         alone[task] = Cell(lonely.values(task))
         cells[task] = {}
         for other, row in rows[task].items():
-            if row in measured:
+            if other != ALONE and row in measured:
                 cell = Cell(measured[row].values(task), difference=compare(task, measured[row], lonely))
                 cells[task][other] = cell
                 if cell.difference is not None:
                     looked.append((cell, high_is_best(task, kinds)))
     mark(looked)
-    missing = unfinished(study, [row.name for row in baselines], found)
-    return TransferMatrix(
-        study.equal,
-        tasks,
-        alone,
-        cells,
-        len(looked),
-        rows,
-        missing,
-        {task: high_is_best(task, kinds) for task in tasks},
-    )
+    names = dict.fromkeys(name for some in rows.values() for name in some.values() if name != shared.name)
+    missing = unfinished(study, list(names), found)
+    high = {task: high_is_best(task, kinds) for task in tasks}
+    return TransferMatrix(equal, tasks, alone, cells, len(looked), rows, missing, high)
 
 
-def _companies(task: str, tasks: list[str], shared: str) -> dict[str, str]:
+def _companies(task: str, tasks: list[str], shared: str, equal: str) -> dict[str, str]:
     """With whom a task is trained → the row in which it is."""
     others = [other for other in tasks if other != task] if len(tasks) > 2 else []
-    return {**{other: company(tuple(sorted((task, other), key=tasks.index))) for other in others}, "all": shared}
+    pairs = {other: company(tuple(sorted((task, other), key=tasks.index)), equal) for other in others}
+    return {ALONE: company((task,), equal), **pairs, "all": shared}
 
 
 def _steps(recipe: Recipe) -> int:
