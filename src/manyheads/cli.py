@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from manyheads.errors import Interrupted, UserError, nearest
+from manyheads.printing import print_json, print_metrics, print_table, shown_answer
 from manyheads.study.commands import app as study_app
 
 app = typer.Typer(
@@ -65,7 +65,7 @@ def train(
     from manyheads.training import train as start
 
     run = start(load_recipe(recipe, parse_overrides(overrides or [])), overwrite, quiet)
-    _print_metrics(run.metrics, as_json)
+    print_metrics(run.metrics, as_json)
 
 
 @app.command()
@@ -88,7 +88,7 @@ def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> N
     if is_pretraining(run):
         print(resume_pretraining(run, quiet))
         return
-    _print_metrics(go_on(run, quiet).metrics, as_json)
+    print_metrics(go_on(run, quiet).metrics, as_json)
 
 
 @app.command()
@@ -98,7 +98,7 @@ def evaluate(run: RunArgument, model: ModelOption = "best", as_json: AsJson = Fa
     from manyheads.run import Run
 
     opened = _opened(Run(run, model))
-    _print_metrics({"dev": opened.evaluate(Reporter(quiet)).to_json(), "model": opened.about}, as_json)
+    print_metrics({"dev": opened.evaluate(Reporter(quiet)).to_json(), "model": opened.about}, as_json)
 
 
 @app.command()
@@ -137,10 +137,10 @@ def predict(
         answers = opened.predict(task, _pairs(text, pair) if text else _stdin_lines(pair))
         ids = [str(number) for number in range(len(answers))]
     if as_json:
-        _print_json([{"id": i, **answer} for i, answer in zip(ids, answers, strict=True)])
+        print_json([{"id": i, **answer} for i, answer in zip(ids, answers, strict=True)])
         return
     for i, answer in zip(ids, answers, strict=True):
-        shown = _shown_answer(answer)
+        shown = shown_answer(answer)
         print(f"{i}\t{shown}" if file is not None else shown)
 
 
@@ -183,7 +183,7 @@ def conflicts(run: RunArgument, as_json: AsJson = False) -> None:
 
     found = read_conflicts(Run(run))
     if as_json:
-        _print_json(found.to_json())
+        print_json(found.to_json())
         return
     print_table(conflict_table(found), False)
     print("\n" + "\n".join(describe_conflicts(found)))
@@ -247,7 +247,7 @@ def plan(
 
     found = make_plan(load_recipe(recipe, parse_overrides(overrides or [])), Reporter(quiet), timed)
     if as_json:
-        _print_json(found.to_json())
+        print_json(found.to_json())
         return
     print_table([{key.replace("_", " "): value for key, value in vars(one).items()} for one in found.tasks], False)
     print(describe_plan(found))
@@ -271,7 +271,7 @@ def check(
 
     findings = check_data(load_recipe(recipe, parse_overrides(overrides or [])), Reporter(quiet))
     if as_json:
-        _print_json([asdict(one) for one in findings])
+        print_json([asdict(one) for one in findings])
     else:
         print(report(findings))
     if any(one.severity == "error" or (strict and one.severity == "warning") for one in findings):
@@ -298,9 +298,9 @@ def demo(
 
     result = run_demo(parse_overrides(overrides or []), output)
     if as_json:
-        _print_json(result)
+        print_json(result)
         return
-    _print_metrics(result["metrics"], as_json)
+    print_metrics(result["metrics"], as_json)
     print_table(result["answers"], as_json)
 
 
@@ -325,7 +325,7 @@ def main() -> None:
         sys.exit(2)
 
 
-# --- printing --------------------------------------------------------------------------------------------------
+# --- texts to answer --------------------------------------------------------------------------------------------
 
 
 def _opened(run: Any) -> Any:
@@ -346,19 +346,11 @@ def _print_every_task(run: Any, file: Path | None, text: list[str] | None, as_js
         ids = [str(number) for number in range(len(lines))]
     rows = [{"id": i, **{task: found[at] for task, found in answers.items()}} for at, i in enumerate(ids)]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     print("\t".join(["id", *answers]))
     for row in rows:
-        print("\t".join([row["id"], *(_shown_answer(row[task]).replace("\t", " ") for task in answers)]))
-
-
-def _shown_answer(answer: dict[str, Any]) -> str:
-    """'yes\t0.912', 'comedy, drama' or '3.250'."""
-    prediction = answer["prediction"]
-    if isinstance(prediction, list):
-        return ", ".join(prediction) or "none"
-    return f"{prediction}\t{answer['probability']:.3f}" if "probability" in answer else f"{prediction:.3f}"
+        print("\t".join([row["id"], *(shown_answer(row[task]).replace("\t", " ") for task in answers)]))
 
 
 def _pairs(texts: list[str], pair: bool) -> list[Any]:
@@ -374,51 +366,3 @@ def _stdin_lines(pair: bool) -> list[Any]:
         print("One text per line, pairs separated by a tab; end with Ctrl-D.", file=sys.stderr)
     lines = [line.rstrip("\r\n") for line in sys.stdin]
     return [tuple(line.split("\t")) for line in lines] if pair else lines
-
-
-def _print_json(content: Any) -> None:
-    print(json.dumps(content, indent=2, ensure_ascii=False))
-
-
-def print_table(rows: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        _print_json(rows)
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*(rows[0] if rows else ()), box=None, padding=(0, 3, 0, 0), header_style="bold")
-    for row in rows:
-        table.add_row(*(_shown(value) for value in row.values()))
-    console = Console(markup=False)
-    if not console.is_terminal:
-        console = Console(markup=False, width=160)
-    console.print(table)
-
-
-def _print_metrics(metrics: dict[str, Any], as_json: bool) -> None:
-    """A row per task and metric; beside it the same model before training, where that was measured."""
-    if os.environ.get("RANK", "0") != "0":
-        return  # of several processes the first one speaks
-    if as_json:
-        _print_json(metrics)
-        return
-    dev, before = metrics["dev"], metrics.get("before")
-    rows = []
-    for task, scores in dev["metrics"].items():
-        for metric, value in scores.items():
-            row = {"task": task, "metric": metric}
-            if before:
-                row["before training"] = before["metrics"][task][metric]
-            rows.append({**row, "dev": value, "examples": dev["examples"][task]})
-    row = {"task": "overall", "metric": ""}
-    if before:
-        row["before training"] = before["overall"]
-    rows.append({**row, "dev": dev["overall"], "examples": ""})
-    print_table(rows, False)
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "undefined"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ValidationError
 
 from manyheads.errors import UserError, nearest
 from manyheads.imports import import_parts
-from manyheads.recipe import KeyPath, Origin, Recipe, source_mapping
+from manyheads.origin import KeyPath, Origin
+from manyheads.recipe import Recipe, source_mapping
 
 EXAMPLE = "tasks:\n    reviews:\n      train: reviews.csv"
 

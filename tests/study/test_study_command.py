@@ -99,6 +99,10 @@ def test_a_failed_run_shows_its_reason_and_does_not_stop_the_others(study: Path,
     status = manyheads("study", "status", study, "--output", output)
     assert "failed at" in status.stdout
     assert "1 of 2 runs finished" in status.stdout
+    rows = json.loads(manyheads("study", "status", study, "--output", output, "--json").stdout)
+    assert [(row["row"], row["state"][:6], row["reason"][:4]) for row in rows] == [
+        ("plain", "finish", ""), ("broken", "failed", "Step")
+    ]  # fmt: skip
 
 
 def processes_of(folder: Path) -> list[int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyheads.errors import UserError
+from manyheads.printing import print_table
 
 if TYPE_CHECKING:
     from manyheads.study.study import OpenStudy
@@ -24,6 +25,7 @@ Overrides = Annotated[
 ]
 ScaleOption = Annotated[str | None, typer.Option("--scale", help="smoke, small or full; by default small.")]
 Output = Annotated[Path, typer.Option("--output", help="Folder that keeps the runs of all studies.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Only = Annotated[list[str] | None, typer.Option("--only", help="Only this row; may be repeated.")]
 
 
@@ -63,11 +65,13 @@ def run(
 
 @app.command("status")
 def status(
-    study: StudyArgument, overrides: Overrides = None, scale: ScaleOption = None, output: Output = Path("studies")
+    study: StudyArgument,
+    overrides: Overrides = None,
+    scale: ScaleOption = None,
+    output: Output = Path("studies"),
+    as_json: AsJson = False,
 ) -> None:
     """How far every run of a study is, and why any has failed."""
-    from manyheads.cli import print_table
-
     opened = open_from_words(study, scale, output, overrides)
     standings = opened.standings()
     rows = [
@@ -80,9 +84,10 @@ def status(
         }
         for one in standings
     ]
-    print_table(rows, False)
-    done = sum(one.state == "finished" for one in standings)
-    print(f"\n{done} of {len(standings)} runs finished")
+    print_table(rows, as_json)
+    if not as_json:
+        done = sum(one.state == "finished" for one in standings)
+        print(f"\n{done} of {len(standings)} runs finished")
 
 
 @app.command("table")
@@ -100,9 +105,8 @@ def table(
 
 
 @app.command("list")
-def list_studies(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def list_studies(as_json: AsJson = False) -> None:
     """The papers' studies that come with manyheads: paper, table, question, cost."""
-    from manyheads.cli import print_table
     from manyheads.study.cost import describe_cost
     from manyheads.study.settings import load_study, shipped_studies
 
@@ -204,7 +208,6 @@ def _print_tables(opened: OpenStudy, form: str) -> None:
 
 
 def _section(title: str, grid: list[dict[str, Any]], form: str) -> None:
-    from manyheads.cli import print_table
     from manyheads.study.render import markdown
 
     if not grid:

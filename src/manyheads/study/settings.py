@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from manyheads.errors import UserError, nearest
-from manyheads.recipe import Origin
+from manyheads.origin import Origin
 from manyheads.recipe_file import explain_faults, parse_file
 from manyheads.training_settings import Model
 

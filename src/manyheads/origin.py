@@ -1,0 +1,41 @@
+"""Where a recipe's or a study's values stand: file and line by key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+KeyPath = tuple[str | int, ...]  # a place in a recipe: ("tasks", "sts", "train", 0)
+
+
+@dataclass
+class Origin:
+    """Where a recipe's values came from, so that a fault found later can still name file and line."""
+
+    file: str = "recipe"
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    overridden: set[KeyPath] = field(default_factory=set)
+
+    def place(self, path: KeyPath) -> str:
+        """'recipe.yaml:7: tasks.sts.train', with the line of the nearest key that the file has."""
+        key = ".".join(_shown(path))
+        for length in range(len(path), 0, -1):
+            # a lone source stands in the file without the list that the recipe makes of it
+            for place in (path[:length], _names(path[:length])):
+                if place in self.overridden:
+                    return f"command line: {key}"
+                if place in self.lines:
+                    return f"{self.file}:{self.lines[place]}: {key}"
+        return f"{self.file}: {key}" if key else self.file
+
+
+def _shown(path: KeyPath) -> list[str]:
+    """A place as messages write it: phases have numbers from 1, a task's sources have none."""
+    return [
+        step if isinstance(step, str) else str(step + 1)
+        for before, step in zip(("", *path), path, strict=False)
+        if isinstance(step, str) or before == "phases"
+    ]
+
+
+def _names(path: KeyPath) -> tuple[str, ...]:
+    return tuple(step for step in path if isinstance(step, str))
