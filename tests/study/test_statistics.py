@@ -65,6 +65,18 @@ def test_what_can_be_seen_and_what_it_takes() -> None:
     assert small_dev.seeds_for(0.01) is None, "no number of seeds makes a dev set larger"
 
 
+def test_more_seeds_also_lessen_what_examples_do_to_one_seed_alone() -> None:
+    """Seeds whose draws vary together by .0003 and each for itself by .0009: with S seeds .0003 + .0009/S."""
+    draw = np.random.default_rng(3)
+    common, own = draw.normal(0, math.sqrt(3e-4), 200_000), draw.normal(0, math.sqrt(9e-4), (3, 200_000))
+    found = difference([0.5] * 3, [0.5] * 3, common + own, np.zeros((3, 200_000)))
+    assert found.example_variance == pytest.approx(6e-4, rel=0.02)
+    assert found.lasting == pytest.approx(0.5, abs=0.01)
+    assert found.error == pytest.approx(math.sqrt(found.example_variance))
+    assert found.error_with(9) == pytest.approx(math.sqrt(3e-4 + 9e-4 / 9), rel=0.02)
+    assert difference([0.5], [0.5], common[None], np.zeros((1, 200_000))).lasting == 1.0
+
+
 @pytest.mark.parametrize(("seeds", "looks"), [(2, 1), (3, 1), (3, 12), (5, 4), (1, 4)])
 def test_the_detectable_difference_is_found_four_times_of_five(seeds: int, looks: int) -> None:
     """By simulation of the formula itself: normal differences, whose variance is estimated from as many seeds."""

@@ -159,6 +159,47 @@ def test_asked_to_stop_it_saves_its_runs(study: Path, toy_data: Path) -> None:
     assert "stopped at" in status.stdout
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the runs by /proc")
+def test_of_two_studies_at_once_one_trains_and_the_other_waits(study: Path, toy_data: Path) -> None:
+    study = write(toy_data, {**STUDY, "variants": {"plain": {}}, "set": {"training.epochs": 40}, "seeds": 1})
+    output = toy_data / "shared"
+    words = ["study", "run", str(study), "--output", str(output), "--jobs", "1", "--threads", "1"]
+    first = subprocess.Popen(
+        [sys.executable, "-m", "manyheads", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not processes_of(output):
+        time.sleep(0.01)
+    second = run(study, output)
+    assert second.returncode == 0, second.stderr
+    told = first.communicate(timeout=120)[1]
+    assert "plain, seed 0" in told
+    assert "plain, seed 0" not in second.stderr, "it would be on the board if it had been started again"
+
+
+def test_a_finished_run_is_not_started_whoever_finished_it(study: Path, toy_data: Path) -> None:
+    """Between looking for its result and getting its lock another study may have finished it."""
+    from manyheads.study.run import _start
+    from manyheads.study.study import open_study
+
+    assert run(study, toy_data / "studies", "--only", "plain").returncode == 0
+    opened = open_study(str(study), None, toy_data / "studies", {})
+    identity, planned = opened.runs[0]
+    assert _start(opened.place, identity, planned, 1) is None
+
+
+def test_rows_that_are_the_same_runs_are_not_compared(study: Path, toy_data: Path) -> None:
+    content = {**STUDY, "variants": {"plain": {}, "rate {learning_rate}": {"grid": {
+        "training.learning_rate": [1e-3, 1e-4]}}}}  # fmt: skip
+    result = run(write(toy_data, content), toy_data / "studies")
+    assert result.returncode == 0, result.stderr
+    assert "4 runs, 0 finished before" in result.stderr
+    assert "hold for all 3 of them together" in result.stdout, "two tasks and the overall score of one row"
+    rows = [row for row in csv_table(study, toy_data / "studies") if row["variant"] == "rate 0.001"]
+    assert [row["verdict"] for row in rows] == ["", "", ""]
+    assert {(row["steps"], row["examples"]) for row in rows} == {("6.0", "84.0")}
+
+
 def test_results_count_as_finished_on_another_machine(study: Path, toy_data: Path) -> None:
     here, there = toy_data / "here", toy_data / "there"
     assert run(study, here).returncode == 0
@@ -259,6 +300,9 @@ def test_faults_are_said(study: Path, toy_data: Path) -> None:
     check_refused(run(study, toy_data / "no", "seed=5"), "command line: seed: a study sets the seed of every run")
     numbers = write(toy_data, {**STUDY, "layout": "confusion", "metrics": ["near"], "seeds": 1})
     check_refused(run(numbers, toy_data / "no"), "task 'near' has no classes")
+    unmeasured = write(toy_data, {**STUDY, "metrics": ["near.accuracy"], "seeds": 1})
+    check_refused(run(unmeasured, toy_data / "no"), "task 'near' is not measured by 'accuracy'", "pearson")
+    assert not (toy_data / "no" / "runs").exists(), "nothing was trained for tables that cannot be made"
     broken = {"training.learning_rate": 1e9, "training.clip": None, "encoder.dropout": 0.0}
     failing = write(toy_data, {**STUDY, "variants": {"broken": broken}, "seeds": 1})
     check_refused(run(failing, toy_data / "no"), "no run could be finished; `manyheads study status` says why")

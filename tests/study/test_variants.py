@@ -20,10 +20,10 @@ from manyheads.study.study import OpenStudy
 BASE = "scales/smoke"
 
 
-def opened(folder: Path, scale: str | None = None, **content: Any) -> OpenStudy:
+def opened(folder: Path, scale: str | None = None, more: dict[str, Any] | None = None, /, **content: Any) -> OpenStudy:
     file = folder / "mine.yaml"
     file.write_text(yaml.safe_dump({"base": BASE, **content}, sort_keys=False))
-    return OpenStudy(load_study(file).at(scale), Place(folder / "studies"), {})
+    return OpenStudy(load_study(file).at(scale), Place(folder / "studies"), more or {})
 
 
 def test_rows_and_seeds_in_order(tmp_path: Path) -> None:
@@ -150,6 +150,15 @@ def test_what_is_the_same_run(tmp_path: Path, toy_encoder: Path) -> None:
         ({"variants": {"a": {}}, "base": "nowhere.yaml"}, "No recipe 'nowhere.yaml'"),
         ({"variants": {"a": {}}, "to": "b"}, "no row 'b'"),
         ({"variants": {"a": {"each": "task"}}, "baselines": "single-task"}, "is not one run"),
+        ({"variants": {"a": {}, "sst alone": {}}, "baselines": "single-task"}, "two rows are called 'sst alone'"),
+        (
+            {"variants": {"a": {"phases": [{"epochs": 1}]}}, "baselines": "single-task", "equal": "steps"},
+            "equal: row 'a' has phases",
+        ),
+        ({"variants": {"a": {}}, "published": {"a": {"sst": "high"}}}, "published: a: expected figures by column"),
+        ({"variants": {"a": {}}, "published": {"a": 0.5}}, "published: a: expected figures by column"),
+        ({"variants": {"a": {"set": 1}}}, "set: expected settings by dotted key"),
+        ({"variants": {"a": {}}, "name": "../b"}, "name: expected a name that a file can have"),
     ],
 )
 def test_faults_are_said(content: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -160,6 +169,46 @@ def test_faults_are_said(content: dict[str, Any], message: str, tmp_path: Path) 
 
     with pytest.raises(UserError, match=message):
         open_all()
+
+
+@pytest.mark.parametrize(
+    ("more", "own", "message"),
+    [
+        ({"sampler": "uniform"}, {"sampler": "proportional"}, "sampler: row 'b' sets sampler itself"),
+        ({"sampler.alpha": 1}, {"sampler": "proportional"}, "sampler.alpha: row 'b' sets sampler itself"),
+        ({"tasks.sst.loss": "mse"}, {"tasks.*.loss": "mse"}, r"tasks.sst.loss: row 'b' sets tasks.\*.loss itself"),
+        ({"training.epochs": 1}, {"grid": {"training.epochs": [1]}}, "training.epochs: row 'b' sets training.epochs"),
+        ({"tasks": ["sst", "sts"]}, {"tasks": ["qqp"]}, "tasks: row 'b' trains 'qqp', which is left out"),
+    ],
+)
+def test_the_command_line_changes_nothing_that_tells_rows_apart(
+    more: dict[str, Any], own: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=f"command line: {message}"):
+        opened(tmp_path, None, more, variants={"a": {}, "b": own}).check()
+
+
+def test_fewer_tasks_for_all_rows_leave_a_run_for_each_of_them(tmp_path: Path) -> None:
+    single = {"each": "task", "tasks": ["{task}"], "set": {"training.epochs": 1}}
+    study = opened(
+        tmp_path,
+        None,
+        {"tasks": ["sst", "sts"], "tasks.sst.loss": "ordinal-log-loss", "sampler": "proportional"},
+        variants={"all": {}, "single": single},
+        seeds=1,
+        baselines="single-task",
+        equal="steps",
+    )
+    study.check()
+    found = {(one.row, one.member): one.recipe for _, one in study.runs}
+    assert {key: list(recipe.tasks) for key, recipe in found.items()} == {
+        ("all", ""): ["sst", "sts"], ("single", "sst"): ["sst"], ("single", "sts"): ["sts"],
+        ("sst alone, equal steps", ""): ["sst"], ("sts alone, equal steps", ""): ["sts"],
+    }  # fmt: skip
+    assert {recipe.tasks["sst"].loss.name for recipe in found.values() if "sst" in recipe.tasks} == {"ordinal-log-loss"}
+    assert found["single", "sst"].training.epochs == 1
+    assert found["all", ""].sampler.name == "proportional"
+    assert found["sst alone, equal steps", ""].sampler.name == "batch-round-robin", "what a baseline is is not for all"
 
 
 def test_at_equal_steps_a_task_alone_has_the_steps_of_the_row_it_is_compared_with(tmp_path: Path) -> None:

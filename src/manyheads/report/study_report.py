@@ -101,7 +101,7 @@ def _results(opened: OpenStudy, results: StudyTable, found: Found, book: FigureB
     columns = list(results.columns)
     if opened.study.layout == "confusion":
         task = columns[0].partition(".")[0]
-        for number, (name, grid) in enumerate(render.confusions(found, task, opened.study.published)):
+        for number, (name, grid) in enumerate(render.confusions(results, found, task)):
             section.heading(f"{name}: {task}")
             section.table(grid, f"confusion-{number + 1}")
         return section

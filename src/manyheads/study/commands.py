@@ -54,6 +54,7 @@ def run(
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     at_once = jobs or _default_jobs(cores)
     chosen = opened.chosen(only or [])
+    opened.check_metrics()
     ended = run_study(opened.place, chosen, reporter, at_once, threads or max(1, cores // at_once), keep_models)
     if all(one.state != "finished" for one in ended) and not opened.found():
         raise UserError(f"{opened.study.name}: no run could be finished; `manyheads study status` says why.")
@@ -154,7 +155,10 @@ def export(
     done = list(dict.fromkeys(one for one, _ in opened.runs if opened.place.results.have(one)))
     if not done:
         raise UserError(f"{opened.study.name}: no run is finished yet.")
-    opened.place.results.export(done, file)
+    try:
+        opened.place.results.export(done, file)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written: {error.strerror}.") from None
     print(f"{len(done)} runs → {file} ({file.stat().st_size / 1e3:.0f} kB)")
 
 
@@ -196,7 +200,7 @@ def _print_tables(opened: OpenStudy, form: str) -> None:
         return
     if opened.study.layout == "confusion":
         task = next(iter(found.columns)).partition(".")[0]
-        for name, grid in render.confusions(opened.found(), task, opened.study.published):
+        for name, grid in render.confusions(found, opened.found(), task):
             _section(f"{name}: {task}", grid, form)
     else:
         _section("", render.values(found), form)

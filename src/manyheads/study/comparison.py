@@ -10,7 +10,7 @@ import numpy as np
 
 from manyheads.errors import UserError
 from manyheads.metrics import overall, primary
-from manyheads.metrics.base import find
+from manyheads.metrics.base import Metric, find
 from manyheads.recipe import Recipe
 from manyheads.study.bootstrap import drawn_metric
 from manyheads.study.results import Result
@@ -49,7 +49,9 @@ class Cell:
 class TableRow:
     name: str
     cells: dict[str, Cell]
-    seconds: float  # of training, mean over seeds, all runs of the row together
+    steps: float  # this and the next two: mean over seeds, all runs of the row together
+    examples: float
+    seconds: float
     gigabytes: float
 
 
@@ -59,7 +61,7 @@ class StudyTable:
 
     study: Study
     columns: dict[str, str]  # 'sst' → 'sst accuracy'
-    high_is_best: dict[str, bool]
+    most: dict[str, float]  # how far apart two values of a column can be
     reference: str
     rows: list[TableRow]
     missing: dict[str, int]  # row → how many of its seeds are not finished
@@ -90,7 +92,8 @@ def make_table(study: Study, base: Recipe, rows: list[Row], found: Found) -> Stu
                 looked.append((cell, column))
     mark([(cell, high[column]) for cell, column in looked])
     titles = {column: _title(column, tasks) for column in columns}
-    return StudyTable(study, titles, high, reference, made, unfinished(study, names, found), len(looked), study.notes)
+    most = {column: most_apart(column, tasks) for column in columns}
+    return StudyTable(study, titles, most, reference, made, unfinished(study, names, found), len(looked), study.notes)
 
 
 def unfinished(study: Study, names: list[str], found: Found) -> dict[str, int]:
@@ -170,15 +173,18 @@ class Measured:
 
 
 def compare(column: str, ours: Measured, theirs: Measured) -> Difference | None:
-    """Over the seeds that both have; None where they are too few, or the metric is undefined."""
+    """Over the seeds that both have; None where they are too few, the metric is undefined, or the runs are the same."""
     mine, other = ours.values(column), theirs.values(column)
     seeds = [seed for seed in mine if seed in other]
     if len(seeds) < ours.least:
         return None
-    for task in ours.base.tasks if column == OVERALL else [_task(column)]:
-        a, b = ours.result(task, seeds[0]), theirs.result(task, seeds[0])
+    tasks = ours.base.tasks if column == OVERALL else [_task(column)]
+    both = {task: (ours.result(task, seeds[0]), theirs.result(task, seeds[0])) for task in tasks}
+    for task, (a, b) in both.items():
         if a is not None and b is not None and a.dev[task] != b.dev[task]:
             raise UserError(f"task '{task}': two rows were measured on different dev examples, and cannot be compared.")
+    if all(a is not None and b is not None and a.identity == b.identity for a, b in both.values()):
+        return None
     drawn = [np.stack([one.drawn(column, seed) for seed in seeds]) for one in (ours, theirs)]
     defined = np.isfinite(drawn[0]).all(axis=0) & np.isfinite(drawn[1]).all(axis=0)
     if defined.sum() < 2:
@@ -207,9 +213,17 @@ def _row(
         column: Cell(measured.values(column), printed.get(column) if isinstance(printed, dict) else None)
         for column in columns
     }
-    costs = [[(one.seconds, one.gigabytes) for one in members.values()] for members in runs.values()]
-    seconds = float(np.mean([sum(second for second, _ in some) for some in costs]))
-    return TableRow(name, cells, seconds, max(memory for some in costs for _, memory in some))
+    costs = [
+        [sum(values) for values in zip(*(_cost(one) for one in members.values()), strict=True)]
+        for members in runs.values()
+    ]
+    steps, examples, seconds = (float(value) for value in np.mean(costs, axis=0))
+    gigabytes = max(one.gigabytes for members in runs.values() for one in members.values())
+    return TableRow(name, cells, steps, examples, seconds, gigabytes)
+
+
+def _cost(run: Result) -> tuple[float, float, float]:
+    return run.steps, sum(run.examples_seen.values()), run.seconds
 
 
 # --- columns ----------------------------------------------------------------------------------------------------
@@ -238,7 +252,7 @@ def _columns(study: Study, base: Recipe, tasks: dict[str, Task]) -> list[str]:
 
 
 def _metric_known(metric: str, task: Task) -> bool:
-    return metric.partition("/")[0].partition("(")[0] in {one.name for one in task.metrics}
+    return metric_name(metric) in {one.name for one in task.metrics}
 
 
 def _task(column: str) -> str:
@@ -254,9 +268,26 @@ def _title(column: str, tasks: dict[str, Task]) -> str:
 
 
 def high_is_best(column: str, tasks: dict[str, Task]) -> bool:
+    metric = _metric_of(column, tasks)
+    return metric is None or metric.best == "high"
+
+
+def most_apart(column: str, tasks: dict[str, Task]) -> float:
+    """How far apart two values can be: shares and the overall score lie between 0 and 1, correlations from −1 on."""
+    metric = _metric_of(column, tasks)
+    return {"share": 1.0, "correlation": 2.0, "error": math.inf}[metric.scale] if metric else 1.0
+
+
+def _metric_of(column: str, tasks: dict[str, Task]) -> Metric | None:
+    """None for the overall score."""
     if column == OVERALL or _task(column) not in tasks:
-        return True
-    return find(_metric(column, tasks).partition("/")[0].partition("(")[0]).best == "high"
+        return None
+    return find(metric_name(_metric(column, tasks)))
+
+
+def metric_name(key: str) -> str:
+    """'f1-per-class/1' or 'within(0.2)' → the metric's own name."""
+    return key.partition("/")[0].partition("(")[0]
 
 
 def _number(value: float) -> float | None:

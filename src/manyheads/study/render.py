@@ -18,9 +18,14 @@ from manyheads.study.variants import ALL
 MARKS = {"better": "better", "worse": "worse", "not distinguishable": "≈"}
 CSV_COLUMNS = (
     *("variant", "column", "seeds", "mean", "deviation", "paper"),
-    *("compared_with", "difference", "half_width", "p", "p_corrected", "verdict", "seconds", "gigabytes"),
+    *("compared_with", "difference", "half_width", "p", "p_corrected", "verdict"),
+    *("steps", "examples", "seconds", "gigabytes"),
 )
 WANTED = 0.01  # a difference that users ask about
+SELECTED = (
+    "A task alone keeps the checkpoint that is best for it, company the one with the best overall score: part of what "
+    "company costs may be that choice."
+)
 Grid = list[dict[str, str]]  # rows by column title
 
 
@@ -34,7 +39,8 @@ def values(table: StudyTable) -> Grid:
             line[title] = shown_mean(cell)
             if any(other.cells[column].published is not None for other in table.rows):
                 line[f"paper's {column}"] = "" if cell.published is None else number(cell.published)
-        found.append({**line, "time": duration(row.seconds)})
+        cost = {"steps": f"{row.steps:,.0f}", "examples": f"{row.examples:,.0f}", "time": duration(row.seconds)}
+        found.append({**line, **cost})
     return found
 
 
@@ -61,11 +67,11 @@ def transfers(matrix: TransferMatrix) -> Grid:
     return found
 
 
-def confusions(found: Found, task: str, published: dict[str, Any]) -> list[tuple[str, Grid]]:
+def confusions(table: StudyTable, found: Found, task: str) -> list[tuple[str, Grid]]:
     """Of every row: counts by true and predicted class, mean over seeds; beside them what the paper prints."""
     tables = []
-    for name, runs in found.items():
-        answered = [members.get(task) or members.get(ALL) for members in runs.values()]
+    for name in (row.name for row in table.rows):
+        answered = [members.get(task) or members.get(ALL) for members in found[name].values()]
         results = [one for one in answered if one is not None and task in one.tasks]
         if not results:
             continue
@@ -75,7 +81,7 @@ def confusions(found: Found, task: str, published: dict[str, Any]) -> list[tuple
         counts = np.zeros((len(classes), len(classes)))
         for one in results:
             np.add.at(counts, (one.labels[task], one.answers[task].argmax(axis=1)), 1 / len(results))
-        printed = published.get(name)
+        printed = table.study.published.get(name)
         lines = []
         for true, row in enumerate(counts):
             line = {"true \\ predicted": classes[true]}
@@ -100,8 +106,8 @@ def footer(table: StudyTable, matrices: Sequence[TransferMatrix] = ()) -> list[s
             f"'better' and 'worse' hold for all {table.looks} of them together (Holm); ≈ is not distinguishable."
         )
         cells = {title: [row.cells[column] for row in table.rows] for column, title in table.columns.items()}
-        high = {title: table.high_is_best[column] for column, title in table.columns.items()}
-        lines += _reach(cells, high, table.looks)
+        most = {title: table.most[column] for column, title in table.columns.items()}
+        lines += _reach(cells, most, table.looks)
     for matrix in matrices:
         if not matrix.looks:
             continue
@@ -109,9 +115,10 @@ def footer(table: StudyTable, matrices: Sequence[TransferMatrix] = ()) -> list[s
             f"Transfer at equal {matrix.equal}: changes are from the task alone, with 95 % intervals {over}, each for "
             f"itself. 'better' and 'worse' hold for all {matrix.looks} of them together, apart from others (Holm)."
         )
-        lines += _reach(
-            {task: list(one.values()) for task, one in matrix.cells.items()}, matrix.high_is_best, matrix.looks
-        )
+        lines.append(SELECTED)
+        if matrix.equal == "steps":
+            lines.append("At equal steps tasks and pairs are trained by batch round robin: a batch of each in a step.")
+        lines += _reach({task: list(one.values()) for task, one in matrix.cells.items()}, matrix.most, matrix.looks)
     for row, count in all_missing(table, matrices).items():
         few = "; one alone is not compared yet" if planned - count == 1 else ""
         lines.append(f"Not finished: {row}, {count} of {planned} seeds{few}.")
@@ -126,7 +133,7 @@ def all_missing(table: StudyTable, matrices: Sequence[TransferMatrix]) -> dict[s
     return found
 
 
-def _reach(cells: dict[str, list[Cell]], high_is_best: dict[str, bool], looks: int) -> list[str]:
+def _reach(cells: dict[str, list[Cell]], most: dict[str, float], looks: int) -> list[str]:
     """What can be seen at all, by title, and what it would take to see more."""
     found, needs, beyond = [], [], []
     for title, some in cells.items():
@@ -136,13 +143,13 @@ def _reach(cells: dict[str, list[Cell]], high_is_best: dict[str, bool], looks: i
         if errors:
             typical = errors[len(errors) // 2]
             least = typical.detectable(looks)
-            # what is best when high lies between −1 and 1: two of those cannot differ by more than 2
-            found.append(f"{title} {'none' if high_is_best[title] and least > 2 else number(least)}")
+            found.append(f"{title} {number(least) if least <= most[title] else 'none that there can be'}")
             if typical.seeds > 1 and (count := typical.seeds_for(WANTED, looks)) is None:
                 beyond.append(title)
             elif typical.seeds > 1:
                 needs.append(f"{title} {count}")
-    lines = [f"Smallest difference that would be found four times of five: {', '.join(found)}."] if found else []
+    told = "Smallest difference that would be found four times of five, where seeds vary as in the middle row"
+    lines = [f"{told}: {', '.join(found)}."] if found else []
     if needs:
         lines.append(f"Seeds needed to find a difference of {number(WANTED)}: {', '.join(needs)}.")
     if beyond:
@@ -193,13 +200,14 @@ def as_csv(table: StudyTable, matrices: Sequence[TransferMatrix] = ()) -> str:
     writer.writerow(CSV_COLUMNS)
     for row in table.rows:
         for column, cell in row.cells.items():
-            writer.writerow([*_csv_line(row.name, column, cell, table.reference), row.seconds, row.gigabytes])
+            cost = (row.steps, row.examples, row.seconds, row.gigabytes)
+            writer.writerow([*_csv_line(row.name, column, cell, table.reference), *cost])
     for matrix in matrices:
         for task, alone in matrix.alone.items():
             lonely = matrix.rows[task][ALONE]
-            writer.writerow([*_csv_line(lonely, task, alone, ""), None, None])
+            writer.writerow([*_csv_line(lonely, task, alone, ""), *[None] * 4])
             for other, cell in matrix.cells[task].items():
-                writer.writerow([*_csv_line(matrix.rows[task][other], task, cell, lonely), None, None])
+                writer.writerow([*_csv_line(matrix.rows[task][other], task, cell, lonely), *[None] * 4])
     return out.getvalue()
 
 

@@ -62,6 +62,10 @@ class Results:
     def have(self, identity: str) -> bool:
         return self.file(identity).is_file()
 
+    def identities(self) -> list[str]:
+        names = [file.name.removesuffix(".json.gz") for file in sorted(self.folder.glob("*.json.gz"))]
+        return [name for name in names if not name.startswith("dev-")]
+
     def read(self, identity: str) -> Result:
         record = _read(self.file(identity))
         dev = {task: self._dev_rows(key) for task, key in record["dev"].items()}

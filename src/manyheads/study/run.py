@@ -96,10 +96,10 @@ def run_study(
         while (waiting or working) and not asked:
             for work in [one for one in working if one.process.poll() is not None]:
                 working.remove(work)
-                work.log.close()
                 if not _finish(place, work, keep_models):
                     failed.add(work.identity)
                     reporter.say(f"failed: {work.planned.label}: {_why(place, work)}")
+                work.log.close()  # gives up the lock, so not before the result is there for others to find
             for identity in list(waiting):
                 if place.results.have(identity):  # another process has done it
                     waiting.remove(identity)
@@ -149,13 +149,16 @@ def standing(place: Place, identity: str, planned: Planned) -> Standing:
 
 
 def _start(place: Place, identity: str, planned: Planned, threads: int) -> Work | None:
-    """A process that trains a run, or goes on with it; None where another process is at it."""
+    """A process that trains a run, or goes on with it; None where another process is at it, or has just finished."""
     log = place.log(identity)
     log.parent.mkdir(parents=True, exist_ok=True)
     output = log.open("ab")
     try:
         fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held by the child, whose stderr it is, as long as it lives
     except BlockingIOError:
+        output.close()
+        return None
+    if place.results.have(identity):
         output.close()
         return None
     output.truncate(0)

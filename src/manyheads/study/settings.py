@@ -41,7 +41,7 @@ class Variant(Model):
     """A row of the table, or several: what it changes in the base recipe."""
 
     set: Overrides = {}
-    """Settings that replace the base's, by dotted key."""
+    """Settings that replace the base's, by dotted key; they may also stand beside `each` and `grid`, without `set`."""
     each: list[Literal["task", "layer"]] = []
     """'layer' makes a row for every layer of the encoder, 'task' a run for every task within the row. Values may say
     '{layer}', '{task}', and '{last}': all tasks in order, with this one last."""
@@ -59,7 +59,11 @@ class Variant(Model):
         own = {key: one for key, one in value.items() if key in ("each", "grid")}
         if isinstance(own.get("each"), str):
             own["each"] = [own["each"]]
-        return {"set": {str(key): one for key, one in value.items() if key not in own}, **own}
+        plain = {str(key): one for key, one in value.items() if key not in own}
+        given = plain.pop("set", {})
+        if not isinstance(given, dict):
+            raise ValueError(f"set: expected settings by dotted key, such as {{training.epochs: 1}}, found {given!r}")
+        return {"set": {**given, **plain}, **own}
 
 
 class Scale(Model):
@@ -112,7 +116,7 @@ class Study(Model):
     equal: list[Literal["examples", "steps"]] = Field(["examples"], min_length=1)
     """What baselines have in common with the row they are compared with: the very batches that a task gets there
     ('examples'), the number of optimizer steps ('steps'), or first one and then the other (a list)."""
-    published: dict[str, Any] = {}
+    published: dict[str, dict[str, float] | list[list[int]]] = {}
     """Figures that the paper prints, by row and column; for 'confusion' rows of counts."""
     notes: list[str] = []
     """What a reader of the table should know: misprints, what differs from the paper."""
@@ -127,6 +131,22 @@ class Study(Model):
     @classmethod
     def _names_as_words(cls, value: Any) -> Any:
         return {str(name): one for name, one in value.items()} if isinstance(value, dict) else value
+
+    @field_validator("name")
+    @classmethod
+    def _file_name(cls, value: str) -> str:
+        if not value or value in (".", "..") or any(sign in value for sign in "/\\\0"):
+            raise ValueError(f"expected a name that a file can have, without slashes, found {value!r}")
+        return value
+
+    @field_validator("published", mode="before")
+    @classmethod
+    def _figures(cls, value: Any) -> Any:
+        for row, printed in value.items() if isinstance(value, dict) else ():
+            rows = printed if isinstance(printed, list) else [printed.values()] if isinstance(printed, dict) else [[""]]
+            if not all(isinstance(one, int | float) for some in rows for one in some):
+                raise ValueError(f"{row}: expected figures by column, such as {{sst: .52}}, or rows of counts")
+        return value
 
     @field_validator("seeds", mode="before")
     @classmethod

@@ -9,6 +9,7 @@ Two variants A and B, a metric m, seeds s = 1 … S, the same dev examples for a
 
 Var* is the bootstrap's: dev examples are drawn again with replacement, the same ones for A and B and all seeds, and d
 is computed anew. One seed says nothing about seeds: then V is Var*(d) alone, with the normal distribution for t.
+With more seeds Var* falls as well, to the mean covariance of two seeds' d_s over the draws: that much lasts.
 p-values of a table are corrected by Holm's method: among m looks the smallest must be below 0.05/m, and so on.
 """
 
@@ -38,10 +39,16 @@ class Difference:
     seeds: int
     seed_variance: float  # of one seed's difference
     example_variance: float  # of the mean difference, over the choice of dev examples
+    lasting: float = 1.0  # the share of it that more seeds do not take away
 
     @property
     def error(self) -> float:
-        return math.sqrt(self.seed_variance / self.seeds + self.example_variance)
+        return self.error_with(self.seeds)
+
+    def error_with(self, seeds: int) -> float:
+        """What the standard error would be with another number of seeds."""
+        by_seed = self.seed_variance + (1 - self.lasting) * self.example_variance * self.seeds
+        return math.sqrt(by_seed / seeds + self.lasting * self.example_variance)
 
     @property
     def freedom(self) -> float:
@@ -63,14 +70,14 @@ class Difference:
         """The smallest difference that is found four times of five among so many looks, with this or another number
         of seeds."""
         count = seeds or self.seeds
-        return _detectable_errors(count, looks) * math.sqrt(self.seed_variance / count + self.example_variance)
+        return _detectable_errors(count, looks) * self.error_with(count)
 
     def seeds_for(self, difference: float, looks: int = 1, most: int = 1000) -> int | None:
         """How many seeds would find such a difference; None where the dev set is too small for any number of them."""
         if self.seeds == 1:
             return None  # one seed does not say how much seeds vary
         counts = np.arange(2, most + 1)
-        errors = np.sqrt(self.seed_variance / counts + self.example_variance)
+        errors = np.array([self.error_with(int(count)) for count in counts])
         threshold = stats.t.ppf(1 - LEVEL / looks / 2, counts - 1)
         enough = counts[stats.nct.sf(threshold, counts - 1, difference / errors) >= POWER]
         return int(enough[0]) if enough.size else None
@@ -81,13 +88,25 @@ def difference(
 ) -> Difference:
     """Metrics of two variants by seed, and the same on every bootstrap draw: [seeds, draws]."""
     by_seed = np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64)
-    drawn = (ours_drawn - theirs_drawn).mean(axis=0)
+    drawn = ours_drawn - theirs_drawn
     return Difference(
         mean=float(by_seed.mean()),
         seeds=len(by_seed),
         seed_variance=float(by_seed.var(ddof=1)) if len(by_seed) > 1 else 0.0,
-        example_variance=float(drawn.var(ddof=1)),
+        example_variance=float(drawn.mean(axis=0).var(ddof=1)),
+        lasting=_lasting(drawn),
     )
+
+
+def _lasting(drawn: np.ndarray) -> float:
+    """[seeds, draws] → the mean covariance of two seeds, as a share of the variance of the seeds' mean."""
+    seeds = len(drawn)
+    whole = float(drawn.mean(axis=0).var(ddof=1))
+    if seeds == 1 or whole == 0:
+        return 1.0
+    each = float(drawn.var(axis=1, ddof=1).sum())
+    between = (seeds**2 * whole - each) / (seeds * (seeds - 1))
+    return min(1.0, max(0.0, between / whole))
 
 
 @lru_cache(maxsize=256)

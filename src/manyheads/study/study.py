@@ -10,12 +10,21 @@ from pathlib import Path
 from manyheads.errors import UserError, nearest
 from manyheads.metrics.base import find as find_metric
 from manyheads.recipe import Recipe
-from manyheads.study.comparison import OVERALL, Found, StudyTable, make_table
+from manyheads.study.comparison import OVERALL, Found, StudyTable, make_table, metric_name
 from manyheads.study.identity import run_identity
 from manyheads.study.run import Place, Standing, standing
 from manyheads.study.settings import SEEDS, Overrides, Study, load_study
 from manyheads.study.transfer import TransferMatrix, baseline_rows, transfer_matrix
-from manyheads.study.variants import Planned, Row, base_recipe, plan_runs, rows_of
+from manyheads.study.variants import (
+    Planned,
+    Row,
+    base_recipe,
+    check_names,
+    check_overrides,
+    plan_runs,
+    rows_of,
+)
+from manyheads.task_data import load_tasks
 
 
 @dataclass
@@ -81,14 +90,18 @@ class OpenStudy:
         """The study's own, and a transfer matrix for everything that its baselines have in common with it."""
         found = self.found()
         if not found:
-            raise UserError(f"{self.study.name}: no run is finished yet. Start them: manyheads study run …")
+            others = len(self.place.results.identities())
+            other = f" The {others} results here are of other recipes, data or versions." if others else ""
+            raise UserError(f"{self.study.name}: no run is finished yet. Start them: manyheads study run …{other}")
         wanted = self.study.equal if self.study.baselines else []
         matrices = [transfer_matrix(self.study, self.base, self.shared, found, equal) for equal in wanted]
         return make_table(self.study, self.base, self.rows, found), matrices
 
     def check(self) -> None:
-        """Columns and published figures by name: nothing is trained for a table that cannot be made."""
+        """Rows, columns and published figures by name: nothing is trained for a table that cannot be made."""
         study, place = self.study, self.study._origin.place
+        check_overrides(study, self.more)
+        check_names(study, [*self.rows, *self.baselines])
         tasks = list(dict.fromkeys(task for _, one in self.runs for task in one.recipe.tasks))
         columns = study.metrics or [*tasks, OVERALL]
         for column in columns:
@@ -96,7 +109,7 @@ class OpenStudy:
             if column != OVERALL and task not in tasks:
                 raise UserError(f"{place(('metrics',))}: no task '{task}'.{nearest(task, [*tasks, OVERALL])}")
             try:
-                find_metric(metric.partition("/")[0].partition("(")[0] if metric else "accuracy")
+                find_metric(metric_name(metric) if metric else "accuracy")
             except ValueError as fault:
                 raise UserError(f"{place(('metrics',))}: {fault}") from None
         if study.layout == "confusion" and columns[0] == OVERALL:
@@ -110,6 +123,22 @@ class OpenStudy:
                 if column not in columns:
                     where = place(("published", row, column))
                     raise UserError(f"{where}: no column '{column}'.{nearest(column, columns)}")
+
+    def check_metrics(self) -> None:
+        """Whether tasks are measured by what the table shows: for that their data is read, so before training only."""
+        study, place = self.study, self.study._origin.place
+        dotted = [column.partition(".") for column in study.metrics or [] if "." in column]
+        if not dotted and study.layout == "rows":
+            return
+        tasks = {name: data.task for name, data in load_tasks(self.base).items()}
+        for name, _, metric in dotted:
+            measured = [one.name for one in tasks[name].metrics] if name in tasks else [metric_name(metric)]
+            if metric_name(metric) not in measured:
+                where = place(("metrics",))
+                raise UserError(f"{where}: task '{name}' is not measured by '{metric}'.{nearest(metric, measured)}")
+        first = (study.metrics or list(tasks))[0].partition(".")[0]
+        if study.layout == "confusion" and first in tasks and tasks[first].kind not in ("classification", "ordinal"):
+            raise UserError(f"{place(('layout',))}: task '{first}' has no classes that could be taken for one another.")
 
     @property
     def _by_layer(self) -> bool:

@@ -2,7 +2,7 @@
 
 The runs are those of one row of the study with tasks left out. At equal `examples` a task gets the very batches that it
 gets there, at the same rates (`training.only`); at equal `steps` the same number of optimizer steps, all of
-them its own.
+them its own, one batch of each task in each (batch round robin, whatever the row's sampler is).
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ from manyheads.errors import UserError
 from manyheads.recipe import Recipe
 from manyheads.sampling import Supply
 from manyheads.schedule import plan_schedule
-from manyheads.study.comparison import Cell, Found, Measured, compare, high_is_best, mark, tasks_of, unfinished
+from manyheads.study.comparison import (
+    Cell,
+    Found,
+    Measured,
+    compare,
+    high_is_best,
+    mark,
+    most_apart,
+    tasks_of,
+    unfinished,
+)
 from manyheads.study.settings import Overrides, Study, stacked
 from manyheads.study.variants import ALL, Row, variant_recipe
 from manyheads.task_data import load_tasks
@@ -33,7 +43,7 @@ class TransferMatrix:
     looks: int
     rows: dict[str, dict[str, str]]  # task → company, or 'alone' → the row that has it
     missing: dict[str, int]  # row → how many of its seeds are not finished
-    high_is_best: dict[str, bool]
+    most: dict[str, float]  # how far apart two values of a task can be
 
 
 def baseline_rows(study: Study, base: Recipe, shared: Row, more: Overrides) -> list[Row]:
@@ -48,7 +58,15 @@ def baseline_rows(study: Study, base: Recipe, shared: Row, more: Overrides) -> l
     tasks = list(base.tasks)
     sets = [(one,) for one in tasks] + (list(combinations(tasks, 2)) if len(tasks) > 2 else [])
     own = shared.members[ALL]
-    steps = _steps(variant_recipe(study, own, more, shared.name)) if "steps" in study.equal else 0
+    steps = 0
+    if "steps" in study.equal:
+        whole = variant_recipe(study, own, more, shared.name)
+        if whole.phases:
+            place = study._origin.place(("equal",))
+            raise UserError(
+                f"{place}: row '{shared.name}' has phases, which equal steps would leave out; take 'examples'."
+            )
+        steps = _steps(whole)
     return [
         Row(company(some, equal), {ALL: stacked(own, _left_with(some, equal, steps))})
         for equal in study.equal
@@ -94,8 +112,8 @@ def transfer_matrix(study: Study, base: Recipe, shared: Row, found: Found, equal
     mark(looked)
     names = dict.fromkeys(name for some in rows.values() for name in some.values() if name != shared.name)
     missing = unfinished(study, list(names), found)
-    high = {task: high_is_best(task, kinds) for task in tasks}
-    return TransferMatrix(equal, tasks, alone, cells, len(looked), rows, missing, high)
+    most = {task: most_apart(task, kinds) for task in tasks}
+    return TransferMatrix(equal, tasks, alone, cells, len(looked), rows, missing, most)
 
 
 def _companies(task: str, tasks: list[str], shared: str, equal: str) -> dict[str, str]:

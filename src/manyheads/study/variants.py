@@ -46,10 +46,10 @@ def base_recipe(study: Study, more: Overrides) -> Recipe:
 
 
 def variant_recipe(study: Study, own: Overrides, more: Overrides, name: str) -> Recipe:
-    """The recipe of a row, or of one of its runs: what the command line says has the last word."""
+    """The recipe of a row, or of one of its runs. What makes the row stands above what the command line says of all."""
     beside = study._folder / study.base
     try:
-        return load_recipe(beside if beside.is_file() else study.base, stacked(study.set, own, more))
+        return load_recipe(beside if beside.is_file() else study.base, stacked(study.set, more, own))
     except UserError as fault:
         place = study._origin.place(("variants", name) if name in study.variants else ("base",))
         raise UserError(f"{place}: {str(fault).replace('command line: ', '')}") from None
@@ -57,12 +57,41 @@ def variant_recipe(study: Study, own: Overrides, more: Overrides, name: str) -> 
 
 def rows_of(study: Study, base: Recipe) -> list[Row]:
     """The rows in the order of the file."""
-    found = [row for name, variant in study.variants.items() for row in _rows(study, name, variant, base)]
-    names = [row.name for row in found]
+    return [row for name, variant in study.variants.items() for row in _rows(study, name, variant, base)]
+
+
+def check_names(study: Study, rows: list[Row]) -> None:
+    """No two rows, baselines among them, may answer to one name."""
+    names = [row.name for row in rows]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UserError(f"{study._origin.place(('variants',))}: two rows are called '{twice}'.")
-    return found
+
+
+def check_overrides(study: Study, more: Overrides) -> None:
+    """The command line may change what all rows have in common, not what tells them apart."""
+    kept = more.get("tasks")
+    for name, variant in study.variants.items():
+        for key in (*variant.set, *variant.grid):
+            given = next((one for one in more if _meet(one, key)), None)
+            if given is not None:
+                raise UserError(
+                    f"command line: {given}: row '{name}' sets {key} itself, so it cannot be set for all rows. "
+                    "Change it in the study's file, or in a copy of it."
+                )
+        own = variant.set.get("tasks")
+        if isinstance(kept, list) and isinstance(own, list):
+            gone = next((task for task in own if task not in kept and task != "{task}"), None)
+            if gone is not None:
+                raise UserError(f"command line: tasks: row '{name}' trains '{gone}', which is left out.")
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether two dotted keys are the same, or one holds the other; which tasks there are is another matter."""
+    pairs = list(zip(one.split("."), other.split("."), strict=False))
+    if pairs == [("tasks", "tasks")]:
+        return False
+    return all(a == b or "*" in (a, b) for a, b in pairs)
 
 
 def plan_runs(study: Study, rows: list[Row], more: Overrides) -> list[Planned]:
