@@ -26,6 +26,7 @@ class Interrupted(Exception):
 def nearest(wrong: str, known: Iterable[str]) -> str:
     """The sentence that helps after an unknown name: the closest valid one, then all of them."""
     names = sorted(known)
-    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
+    begun = [name for name in names if wrong and name.startswith(wrong)]
+    close = begun or difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
     hint = f" Did you mean '{close[0]}'?" if close else ""
     return f"{hint} Known: {', '.join(names) or 'none'}."

@@ -294,6 +294,8 @@ def test_a_confusion_matrix_counts_every_dev_example(study: Path, toy_data: Path
 
 def test_faults_are_said(study: Path, toy_data: Path) -> None:
     check_refused(manyheads("study", "run", "nowhere"), "No study 'nowhere'", "papers/e1-encodings")
+    check_refused(manyheads("study", "run", "papers/e1"), "Did you mean 'papers/e1-encodings'?")
+    check_refused(manyheads("study", "import", toy_data / "no.gz"), "no.gz: no such file; `manyheads study export")
     check_refused(manyheads("study", "table", study, "--output", toy_data / "no"), "no run is finished yet")
     check_refused(run(study, toy_data / "no", "--only", "plan"), "no row 'plan'", "Did you mean 'plain'")
     check_refused(manyheads("study", "table", study, "--format", "word"), "expected terminal, markdown or csv")

@@ -118,6 +118,8 @@ class Results:
 
     def take_in(self, file: Path) -> int:
         """Read such a file, all of it before any is kept; returns how many of its runs were not here yet."""
+        if not file.is_file():
+            raise UserError(f"{file}: no such file; `manyheads study export STUDY --to FILE` writes one.")
         try:
             dev, runs = _read_export(file)
         except KeyError as error:
