@@ -30,10 +30,13 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
+STUDIES = ("papers", "own")  # folders of shipped studies, beside the recipes
+
+
 def shipped_recipes() -> dict[str, Path]:
     """The recipes that come with the package: name → file."""
     folder = Path(str(resources.files("manyheads"))) / "recipes"
-    files = (file for file in sorted(folder.rglob("*.yaml")) if file.parent.name != "papers")  # which are studies
+    files = (file for file in sorted(folder.rglob("*.yaml")) if file.parent.name not in STUDIES)
     return {str(file.relative_to(folder).with_suffix("")): file for file in files}
 
 

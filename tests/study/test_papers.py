@@ -85,4 +85,6 @@ def test_each_still_runs(tmp_path: Path) -> None:
     reporter = Reporter(quiet=True)
     reporter.console = console
     failed = try_studies(list(STUDIES), tmp_path / "studies", ends=True, reporter=reporter)
-    assert not failed, (tmp_path / "told.txt").read_text()
+    told = (tmp_path / "told.txt").read_text()
+    assert not failed, told
+    assert "papers/e1-encodings: 2 runs" in told, "one seed of two rows"

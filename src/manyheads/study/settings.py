@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 
 from manyheads.errors import UserError, nearest
 from manyheads.origin import Origin
-from manyheads.recipe_file import explain_faults, parse_file
+from manyheads.recipe_file import STUDIES, explain_faults, parse_file
 from manyheads.training_settings import Model
 
 Overrides = dict[str, Any]  # as on the command line: {'training.epochs': 1}
@@ -200,9 +200,10 @@ class Study(Model):
 
 
 def shipped_studies() -> dict[str, Path]:
-    """The studies that come with the package: 'papers/NAME' → file."""
+    """The studies that come with the package, the papers' and our own: 'papers/NAME' → file."""
     folder = Path(str(resources.files("manyheads"))) / "recipes"
-    return {str(file.relative_to(folder).with_suffix("")): file for file in sorted((folder / "papers").glob("*.yaml"))}
+    files = (file for one in STUDIES for file in sorted((folder / one).glob("*.yaml")))
+    return {str(file.relative_to(folder).with_suffix("")): file for file in files}
 
 
 def load_study(source: str | Path) -> Study:

@@ -31,9 +31,7 @@ def try_studies(names: Sequence[str], output: Path, ends: bool, reporter: Report
 
 
 def open_smoke(name: str, output: Path) -> OpenStudy:
-    opened = open_study(name, "smoke" if "{scale}" in load_study(name).base else None, output, {})
-    opened.study.seeds = [0]
-    return opened
+    return open_study(name, "smoke" if "{scale}" in load_study(name).base else None, output, {}, seeds=[0])
 
 
 def _try(opened: OpenStudy, ends: bool) -> int:

@@ -145,9 +145,14 @@ class OpenStudy:
         return any("layer" in variant.each for variant in self.study.variants.values())
 
 
-def open_study(source: str, scale: str | None, output: Path, more: Overrides) -> OpenStudy:
+def open_study(
+    source: str, scale: str | None, output: Path, more: Overrides, seeds: list[int] | None = None
+) -> OpenStudy:
+    """`seeds` stand for those of the study."""
     if "seed" in more:
         raise UserError(f"command line: seed: {SEEDS}")
-    opened = OpenStudy(load_study(source).at(scale), Place(output), more)
+    study = load_study(source).at(scale)
+    study.seeds = seeds or study.seeds
+    opened = OpenStudy(study, Place(output), more)
     opened.check()
     return opened
