@@ -288,6 +288,14 @@ def test_an_override_cannot_go_below_a_plain_value(write: Write) -> None:
         load_recipe(write("seed: 3\ntasks: {a: {train: x.csv}}\n"), {"seed.x": 1})
 
 
+def test_an_override_of_a_task_that_is_not_there_is_misspelt_unless_it_brings_files(write: Write) -> None:
+    file = write("tasks: {mood: {train: x.csv}}\n")
+    with pytest.raises(UserError, match=r"command line: tasks\.mod\.loss: no task 'mod'\. Did you mean 'mood'\?"):
+        load_recipe(file, {"tasks.mod.loss": "mse"})
+    added = load_recipe(file, {"tasks.new.train": "y.csv", "tasks.new.loss": "mse"})
+    assert list(added.tasks) == ["mood", "new"]
+
+
 def test_overrides_leave_the_given_dict_alone() -> None:
     content = one_task()
     assert load_recipe(content, {"tasks.t.label": "y"}).tasks["t"].label == "y"

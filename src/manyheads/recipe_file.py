@@ -55,6 +55,7 @@ def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
     dropped: set[str] = set()
     if isinstance(overrides.get("tasks"), list):
         dropped = _keep_tasks(content, overrides.pop("tasks"), origin.file)
+    _check_tasks(overrides, content, dropped)
     for key, value in _for_every_task(overrides, content).items():
         if not (key.startswith("tasks.") and key.split(".")[1] in dropped):
             _override(content, origin, key, value)
@@ -182,6 +183,17 @@ def _for_every_task(overrides: dict[str, Any], content: dict[str, Any]) -> dict[
         else:
             found[key] = value
     return found
+
+
+def _check_tasks(overrides: dict[str, Any], content: dict[str, Any], dropped: set[str]) -> None:
+    """A task that the recipe has not must at least be given files; else its name is misspelt."""
+    tasks = content.get("tasks")
+    known = {"*", *dropped, *(tasks if isinstance(tasks, dict) else {})}
+    for key in overrides:
+        root, _, rest = key.partition(".")
+        name = rest.partition(".")[0]
+        if root == "tasks" and "." in rest and name not in known and f"tasks.{name}.train" not in overrides:
+            raise UserError(f"command line: {key}: no task '{name}'.{nearest(name, known - {'*'})}")
 
 
 def _keep_tasks(content: dict[str, Any], names: list[Any], file: str) -> set[str]:
