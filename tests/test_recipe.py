@@ -166,7 +166,7 @@ training:
             one_task(predictions={"file": "x.csv"}),
             "tasks.t.predictions.file: 'x.csv': expected a file's name with {split}",
         ),
-        ({**one_task(), "name": "a/b"}, "name: 'a/b' cannot be a folder's name"),
+        ({**one_task(), "name": "a/b"}, "name: 'a/b' cannot be a file's or folder's name"),
         ({**one_task(), "training": {"betas": [0.9, 1]}}, "training.betas: Input should be less than 1"),
         ({**one_task(), "encoder": {"dropout": 1}}, "encoder.dropout: Input should be less than 1"),
     ],

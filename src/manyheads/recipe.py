@@ -34,6 +34,7 @@ from manyheads.training_settings import (
     CheckpointSettings,
     CombineSettings,
     EvaluateSettings,
+    FileName,
     LayerFactors,
     Model,
     PhaseSettings,
@@ -252,7 +253,7 @@ class TaskSettings(Model):
 class Recipe(Model):
     """A whole run. `tasks` is all that must be given."""
 
-    name: str = "run"
+    name: FileName = "run"
     """Name of the run's folder; by default the recipe's file name."""
     description: str = ""
     """One line for `manyheads recipes`."""
@@ -302,13 +303,6 @@ class Recipe(Model):
     @classmethod
     def _none_is_none(cls, value: Any) -> Any:
         return [] if value is None else value
-
-    @field_validator("name")
-    @classmethod
-    def _folder_name(cls, value: str) -> str:
-        if not value or value in (".", "..") or any(letter in value for letter in "/\\"):
-            raise ValueError(f"'{value}' cannot be a folder's name")
-        return value
 
     @field_validator("tasks", mode="before")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from manyheads import registry
 from manyheads.choices import Choice, OptionalAggregator, OptionalSampler, RegulariserChoice, ScalarizerChoice
@@ -13,6 +13,15 @@ from manyheads.errors import nearest
 from manyheads.registry import Share
 
 Layer = Annotated[int, Field(ge=0)]  # of the encoder, from 1; 0 is the embeddings
+
+
+def _no_path(value: str) -> str:
+    if not value or value in (".", "..") or any(letter in value for letter in "/\\\0"):
+        raise ValueError(f"'{value}' cannot be a file's or folder's name")
+    return value
+
+
+FileName = Annotated[str, AfterValidator(_no_path)]
 
 
 class Model(BaseModel):

@@ -157,8 +157,9 @@ def test_what_is_the_same_run(tmp_path: Path, toy_encoder: Path) -> None:
         ),
         ({"variants": {"a": {}}, "published": {"a": {"sst": "high"}}}, "published: a: expected figures by column"),
         ({"variants": {"a": {}}, "published": {"a": 0.5}}, "published: a: expected figures by column"),
+        ({"variants": {"a": {}}, "published": {"a": [1, 2]}}, "published: a: expected figures by column"),
         ({"variants": {"a": {"set": 1}}}, "set: expected settings by dotted key"),
-        ({"variants": {"a": {}}, "name": "../b"}, "name: expected a name that a file can have"),
+        ({"variants": {"a": {}}, "name": "../b"}, "name: '../b' cannot be a file's or folder's name"),
     ],
 )
 def test_faults_are_said(content: dict[str, Any], message: str, tmp_path: Path) -> None:

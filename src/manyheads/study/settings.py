@@ -11,7 +11,7 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 from manyheads.errors import UserError, nearest
 from manyheads.origin import Origin
 from manyheads.recipe_file import STUDIES, explain_faults, parse_file
-from manyheads.training_settings import Model
+from manyheads.training_settings import FileName, Model
 
 Overrides = dict[str, Any]  # as on the command line: {'training.epochs': 1}
 SEEDS = "a study sets the seed of every run itself; `seeds: [5, 6]` says which."
@@ -87,7 +87,7 @@ class Scale(Model):
 class Study(Model):
     """A comparison. `base` and `variants` are all that must be given."""
 
-    name: str = "study"
+    name: FileName = "study"
     """Name of the study; by default its file's name."""
     question: str = ""
     """What it asks, in a sentence."""
@@ -132,19 +132,13 @@ class Study(Model):
     def _names_as_words(cls, value: Any) -> Any:
         return {str(name): one for name, one in value.items()} if isinstance(value, dict) else value
 
-    @field_validator("name")
-    @classmethod
-    def _file_name(cls, value: str) -> str:
-        if not value or value in (".", "..") or any(sign in value for sign in "/\\\0"):
-            raise ValueError(f"expected a name that a file can have, without slashes, found {value!r}")
-        return value
-
     @field_validator("published", mode="before")
     @classmethod
     def _figures(cls, value: Any) -> Any:
         for row, printed in value.items() if isinstance(value, dict) else ():
-            rows = printed if isinstance(printed, list) else [printed.values()] if isinstance(printed, dict) else [[""]]
-            if not all(isinstance(one, int | float) for some in rows for one in some):
+            rows = [list(printed.values())] if isinstance(printed, dict) else printed
+            counts = isinstance(rows, list) and all(isinstance(some, list) for some in rows)
+            if not counts or not all(isinstance(one, int | float) for some in rows for one in some):
                 raise ValueError(f"{row}: expected figures by column, such as {{sst: .52}}, or rows of counts")
         return value
 
