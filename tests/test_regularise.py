@@ -13,6 +13,8 @@ from safetensors.torch import load_file
 
 from command import check_refused, manyheads
 from manyheads import train
+from manyheads.bfloat16 import check_bfloat16
+from manyheads.errors import UserError
 from manyheads.recipe_file import load_recipe
 
 ToyRecipe = Callable[..., dict[str, Any]]
@@ -84,6 +86,17 @@ def test_penalties_shrink_weights(toy_recipe: ToyRecipe) -> None:
 def test_refused(regularise: Any, messages: list[str], recipe_file: RecipeFile, toy_data: Path) -> None:
     check_refused(manyheads("train", recipe_file(regularise=regularise)), "recipe.yaml:", *messages)
     assert not (toy_data / "runs").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").is_file(), reason="processors tell elsewhere what they can do")
+def test_a_processor_that_stops_at_bf16_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    kill = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+    check_bfloat16("here", kill)  # the suite keeps away from AMX, so nothing is tried
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA")
+    monkeypatch.setattr("manyheads.bfloat16.ANNOUNCED", "processor")  # a word that every /proc/cpuinfo has
+    check_bfloat16("here", "pass")
+    with pytest.raises(UserError, match=r"here: this processor announces .* ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"):
+        check_bfloat16("here", kill)
 
 
 def test_bf16_on_a_processor_warns(recipe_file: RecipeFile) -> None:

@@ -17,6 +17,7 @@ import torch
 from manyheads import checkpoint as saved
 from manyheads import registry
 from manyheads.announce import announce
+from manyheads.bfloat16 import check_bfloat16
 from manyheads.combine.backward import Backward
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
@@ -278,6 +279,7 @@ def start_accelerator(recipe: Recipe, reporter: Reporter) -> Any:
     trackers = tracker_settings(recipe, recipe.folder)
     accelerator = Accelerator(cpu=on_cpu, mixed_precision=precision, kwargs_handlers=[patient], **trackers)
     if precision == "bf16" and accelerator.device.type == "cpu" and accelerator.is_main_process:
+        check_bfloat16(recipe.place("training", "precision"))
         reporter.say("warning: on a processor bf16 is mostly slower than float32 (training.precision)")
     return accelerator
 
