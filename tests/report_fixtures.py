@@ -11,8 +11,7 @@ import pytest
 from hostile import HOSTILE
 from manyheads import load_recipe, train
 from manyheads.study.run import run_here
-from manyheads.study.smoke import open_smoke
-from manyheads.study.study import OpenStudy
+from manyheads.study.study import OpenStudy, open_study
 
 
 @pytest.fixture(scope="session")
@@ -82,8 +81,7 @@ def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def finished_study(tmp_path_factory: pytest.TempPathFactory) -> OpenStudy:
     """Paper B's transfer study at its smallest, two seeds."""
-    opened = open_smoke("papers/b2-transfer", tmp_path_factory.mktemp("studies"))
-    opened.study.seeds = [0, 1]
+    opened = open_study("papers/b2-transfer", "smoke", tmp_path_factory.mktemp("studies"), {}, seeds=[0, 1])
     for identity, planned in opened.runs:
         run_here(opened.place, identity, planned)
     return opened
