@@ -12,7 +12,7 @@ from building import NUMBERS, ORDINAL, TWO, a_task
 from manyheads.metrics import score
 from manyheads.study import bootstrap
 from manyheads.study.bootstrap import drawn_metric, draws_of
-from manyheads.study.statistics import DRAWS, Difference, difference, holm, verdicts
+from manyheads.study.statistics import DRAWS, Difference, difference, holm, middle, verdicts
 
 
 def test_a_difference_by_hand() -> None:
@@ -32,7 +32,7 @@ def test_one_seed_has_the_variance_of_examples_alone() -> None:
     drawn = np.array([[-0.01, 0.01] * 50]) * math.sqrt(99 / 100)
     found = difference([0.53], [0.5], drawn, np.zeros_like(drawn))
     assert found.half_width == pytest.approx(1.959964 * 0.01, rel=1e-6)
-    assert found.seeds_for(0.001) is None, "one seed does not tell how seeds vary"
+    assert found.seeds_for(0.001, looks=1, most=100) is None, "one seed does not tell how seeds vary"
 
 
 def test_equal_predictions_are_not_distinguishable() -> None:
@@ -58,11 +58,17 @@ def test_what_can_be_seen_and_what_it_takes() -> None:
     error = math.sqrt(4e-4 / 3 + 1e-6)
     assert stats.nct.sf(4.302653, 2, one.detectable() / error) == pytest.approx(0.8, rel=1e-6)
     assert one.detectable(looks=10) > one.detectable()
-    count = one.seeds_for(0.01)
+    count = one.seeds_for(0.01, looks=1, most=100)
     assert count is not None
     assert one.detectable(seeds=count) <= 0.01 < one.detectable(seeds=count - 1)
     small_dev = Difference(mean=0.0, seeds=3, seed_variance=4e-4, example_variance=1e-4)
-    assert small_dev.seeds_for(0.01) is None, "no number of seeds makes a dev set larger"
+    assert small_dev.seeds_for(0.01, looks=1, most=1000) is None, "no number of seeds makes a dev set larger"
+
+
+def test_rows_that_vary_differently_have_a_middle() -> None:
+    calm, wild = (Difference(0.2, 3, variance, 1e-4, share) for variance, share in ((2e-4, 0.5), (6e-4, 1.0)))
+    assert middle([calm, wild]) == Difference(0.0, 3, pytest.approx(4e-4), pytest.approx(1e-4), 0.75)
+    assert middle([calm, wild, wild]).seed_variance == 6e-4
 
 
 def test_more_seeds_also_lessen_what_examples_do_to_one_seed_alone() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from manyheads.errors import UserError
 from manyheads.progress import duration
 from manyheads.study.comparison import Cell, Found, StudyTable
+from manyheads.study.statistics import middle
 from manyheads.study.transfer import ALONE, TransferMatrix
 from manyheads.study.variants import ALL
 
@@ -22,9 +23,14 @@ CSV_COLUMNS = (
     *("steps", "examples", "seconds", "gigabytes"),
 )
 WANTED = 0.01  # a difference that users ask about
+MOST_SEEDS = 100  # beyond them nothing is counted: it would be the bootstrap's noise
 SELECTED = (
     "A task alone keeps the checkpoint that is best for it, company the one with the best overall score: part of what "
     "company costs may be that choice."
+)
+EACH_ITS_OWN = (
+    "Where a row has a run for each task, a run keeps the checkpoint that is best for its task; in other rows all "
+    "tasks share the one with the best overall score."
 )
 Grid = list[dict[str, str]]  # rows by column title
 
@@ -108,6 +114,9 @@ def footer(table: StudyTable, matrices: Sequence[TransferMatrix] = ()) -> list[s
         cells = {title: [row.cells[column] for row in table.rows] for column, title in table.columns.items()}
         most = {title: table.most[column] for column, title in table.columns.items()}
         lines += _reach(cells, most, table.looks)
+        by_task = ["task" in one.each for one in table.study.variants.values()]
+        if any(by_task) and not all(by_task):
+            lines.append(EACH_ITS_OWN)
     for matrix in matrices:
         if not matrix.looks:
             continue
@@ -137,24 +146,24 @@ def _reach(cells: dict[str, list[Cell]], most: dict[str, float], looks: int) -> 
     """What can be seen at all, by title, and what it would take to see more."""
     found, needs, beyond = [], [], []
     for title, some in cells.items():
-        errors = sorted(
-            (cell.difference for cell in some if cell.difference and cell.difference.error), key=lambda one: one.error
-        )
-        if errors:
-            typical = errors[len(errors) // 2]
-            least = typical.detectable(looks)
-            found.append(f"{title} {number(least) if least <= most[title] else 'none that there can be'}")
-            if typical.seeds > 1 and (count := typical.seeds_for(WANTED, looks)) is None:
-                beyond.append(title)
-            elif typical.seeds > 1:
-                needs.append(f"{title} {count}")
-    told = "Smallest difference that would be found four times of five, where seeds vary as in the middle row"
-    lines = [f"{told}: {', '.join(found)}."] if found else []
-    if needs:
-        lines.append(f"Seeds needed to find a difference of {number(WANTED)}: {', '.join(needs)}.")
-    if beyond:
-        told = f"No number of seeds would find a difference of {number(WANTED)} on dev sets of this size"
-        lines.append(f"{told}: {', '.join(beyond)}.")
+        compared = [cell.difference for cell in some if cell.difference and cell.difference.error]
+        if not compared:
+            continue
+        middling = middle(compared)
+        least = middling.detectable(looks)
+        found.append(f"{title} {number(least) if least <= most[title] else 'none that there can be'}")
+        if middling.seeds > 1 and (count := middling.seeds_for(WANTED, looks, MOST_SEEDS)):
+            needs.append(f"{title} {count}")
+        elif middling.seeds > 1:
+            beyond.append(title)
+    lines = []
+    if found:
+        told = "Smallest difference that would be found four times of five, at the rows' median variance"
+        lines.append(f"{told}: {', '.join(found)}.")
+    if needs or beyond:
+        many = [f"more than {MOST_SEEDS} for {', '.join(beyond)}"] if beyond else []
+        told = f"Seeds needed to find a difference of {number(WANTED)}, roughly"
+        lines.append(f"{told}: {'; '.join([*needs, *many])}.")
     return lines
 
 

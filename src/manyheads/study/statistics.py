@@ -72,8 +72,8 @@ class Difference:
         count = seeds or self.seeds
         return _detectable_errors(count, looks) * self.error_with(count)
 
-    def seeds_for(self, difference: float, looks: int = 1, most: int = 1000) -> int | None:
-        """How many seeds would find such a difference; None where the dev set is too small for any number of them."""
+    def seeds_for(self, difference: float, looks: int, most: int) -> int | None:
+        """How many seeds would find such a difference; None where `most` would not, as with a dev set too small."""
         if self.seeds == 1:
             return None  # one seed does not say how much seeds vary
         counts = np.arange(2, most + 1)
@@ -95,6 +95,17 @@ def difference(
         seed_variance=float(by_seed.var(ddof=1)) if len(by_seed) > 1 else 0.0,
         example_variance=float(drawn.mean(axis=0).var(ddof=1)),
         lasting=_lasting(drawn),
+    )
+
+
+def middle(some: Sequence[Difference]) -> Difference:
+    """One that varies as the given ones do: the median of each variance."""
+    return Difference(
+        mean=0.0,
+        seeds=int(np.median([one.seeds for one in some])),
+        seed_variance=float(np.median([one.seed_variance for one in some])),
+        example_variance=float(np.median([one.example_variance for one in some])),
+        lasting=float(np.median([one.lasting for one in some])),
     )
 
 
