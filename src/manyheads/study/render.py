@@ -113,7 +113,7 @@ def footer(table: StudyTable, matrices: Sequence[TransferMatrix] = ()) -> list[s
         )
         cells = {title: [row.cells[column] for row in table.rows] for column, title in table.columns.items()}
         most = {title: table.most[column] for column, title in table.columns.items()}
-        lines += _reach(cells, most, table.looks)
+        lines += reach(cells, most, table.looks)
         by_task = ["task" in one.each for one in table.study.variants.values()]
         if any(by_task) and not all(by_task):
             lines.append(EACH_ITS_OWN)
@@ -127,7 +127,7 @@ def footer(table: StudyTable, matrices: Sequence[TransferMatrix] = ()) -> list[s
         lines.append(SELECTED)
         if matrix.equal == "steps":
             lines.append("At equal steps tasks and pairs are trained by batch round robin: a batch of each in a step.")
-        lines += _reach({task: list(one.values()) for task, one in matrix.cells.items()}, matrix.most, matrix.looks)
+        lines += reach({task: list(one.values()) for task, one in matrix.cells.items()}, matrix.most, matrix.looks)
     for row, count in all_missing(table, matrices).items():
         few = "; one alone is not compared yet" if planned - count == 1 else ""
         lines.append(f"Not finished: {row}, {count} of {planned} seeds{few}.")
@@ -142,7 +142,7 @@ def all_missing(table: StudyTable, matrices: Sequence[TransferMatrix]) -> dict[s
     return found
 
 
-def _reach(cells: dict[str, list[Cell]], most: dict[str, float], looks: int) -> list[str]:
+def reach(cells: dict[str, list[Cell]], most: dict[str, float], looks: int) -> list[str]:
     """What can be seen at all, by title, and what it would take to see more."""
     found, needs, beyond = [], [], []
     for title, some in cells.items():

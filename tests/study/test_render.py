@@ -1,0 +1,24 @@
+"""What a table says it could have seen."""
+
+from __future__ import annotations
+
+from manyheads.study.comparison import Cell
+from manyheads.study.render import number, reach
+from manyheads.study.statistics import Difference
+
+
+def cell(seed_variance: float, example_variance: float) -> Cell:
+    found = Cell({0: 0.5, 1: 0.5, 2: 0.5})
+    found.difference = Difference(0.02, 3, seed_variance, example_variance)
+    return found
+
+
+def test_what_would_be_found_and_how_many_seeds_it_takes() -> None:
+    calm, wild = cell(1e-6, 1e-8), cell(3e-6, 1e-8)  # their middle: 2e-6
+    hopeless = cell(1e-6, 1e-2)  # the dev set is too small for .01
+    size, seeds = reach({"sst": [calm, wild], "sts": [hopeless]}, {"sst": 1.0, "sts": 2.0}, looks=3)
+    middle, small = Difference(0.0, 3, 2e-6, 1e-8), Difference(0.0, 3, 1e-6, 1e-2)
+    assert size.endswith(f": sst {number(middle.detectable(3))}, sts {number(small.detectable(3))}.")
+    assert seeds.endswith(f": sst {middle.seeds_for(0.01, 3, 100)}; more than 100 for sts.")
+    assert reach({"sts": [hopeless]}, {"sts": 0.5}, looks=3)[0].endswith(": sts none that there can be.")
+    assert reach({"sst": [Cell({0: 0.5})]}, {"sst": 1.0}, looks=1) == []
