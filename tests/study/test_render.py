@@ -20,5 +20,5 @@ def test_what_would_be_found_and_how_many_seeds_it_takes() -> None:
     middle, small = Difference(0.0, 3, 2e-6, 1e-8), Difference(0.0, 3, 1e-6, 1e-2)
     assert size.endswith(f": sst {number(middle.detectable(3))}, sts {number(small.detectable(3))}.")
     assert seeds.endswith(f": sst {middle.seeds_for(0.01, 3, 100)}; more than 100 for sts.")
-    assert reach({"sts": [hopeless]}, {"sts": 0.5}, looks=3)[0].endswith(": sts none that there can be.")
+    assert reach({"sts": [hopeless]}, {"sts": 0.2}, looks=3)[0].endswith(": sts none that there can be.")
     assert reach({"sst": [Cell({0: 0.5})]}, {"sst": 1.0}, looks=1) == []

@@ -23,9 +23,19 @@ def test_a_difference_by_hand() -> None:
     assert found.mean == pytest.approx(0.03)
     assert found.seed_variance == pytest.approx(0.0004)
     assert found.example_variance == pytest.approx(0.0001)
-    error = math.sqrt(0.0004 / 3 + 0.0001)
-    assert found.half_width == pytest.approx(4.302653 * error, rel=1e-6), "t of 2 degrees of freedom at .975"
-    assert found.p == pytest.approx(2 * stats.t.sf(0.03 / error, 2))
+    wide = math.sqrt(4.302653**2 * 0.0004 / 3 + 1.959964**2 * 0.0001)  # t of 2 degrees of freedom, and z, at .975
+    assert found.half_width == pytest.approx(wide, rel=1e-6)
+    t, z = stats.t.ppf(1 - found.p / 2, 2), stats.norm.ppf(1 - found.p / 2)
+    assert math.sqrt(t**2 * 0.0004 / 3 + z**2 * 0.0001) == pytest.approx(0.03), "at level p the interval ends at 0"
+
+
+def test_where_one_part_is_all_p_is_that_of_the_t_test_or_the_normal_test() -> None:
+    seeds_alone = Difference(mean=-0.03, seeds=4, seed_variance=4e-4, example_variance=0.0)
+    assert seeds_alone.p == pytest.approx(2 * stats.t.sf(0.03 / 0.01, 3))
+    examples_alone = Difference(mean=0.03, seeds=4, seed_variance=0.0, example_variance=1e-4)
+    assert examples_alone.p == pytest.approx(2 * stats.norm.sf(3))
+    certain = Difference(mean=0.5, seeds=4, seed_variance=0.0, example_variance=1e-8)
+    assert certain.p == 0.0
 
 
 def test_one_seed_has_the_variance_of_examples_alone() -> None:
@@ -54,14 +64,13 @@ def test_better_depends_on_which_way_is_up() -> None:
 
 
 def test_what_can_be_seen_and_what_it_takes() -> None:
-    one = Difference(mean=0.0, seeds=3, seed_variance=4e-4, example_variance=1e-6)
-    error = math.sqrt(4e-4 / 3 + 1e-6)
-    assert stats.nct.sf(4.302653, 2, one.detectable() / error) == pytest.approx(0.8, rel=1e-6)
+    one = Difference(mean=0.0, seeds=3, seed_variance=4e-4, example_variance=0.0)
+    assert stats.nct.sf(4.302653, 2, one.detectable() / one.error) == pytest.approx(0.8, abs=1e-4), "the noncentral t"
     assert one.detectable(looks=10) > one.detectable()
     count = one.seeds_for(0.01, looks=1, most=100)
     assert count is not None
     assert one.detectable(seeds=count) <= 0.01 < one.detectable(seeds=count - 1)
-    small_dev = Difference(mean=0.0, seeds=3, seed_variance=4e-4, example_variance=1e-4)
+    small_dev = Difference(mean=0.0, seeds=3, seed_variance=4e-4, example_variance=1e-4)  # z·.01 > .01
     assert small_dev.seeds_for(0.01, looks=1, most=1000) is None, "no number of seeds makes a dev set larger"
 
 
@@ -79,23 +88,44 @@ def test_more_seeds_also_lessen_what_examples_do_to_one_seed_alone() -> None:
     assert found.example_variance == pytest.approx(6e-4, rel=0.02)
     assert found.lasting == pytest.approx(0.5, abs=0.01)
     assert found.error == pytest.approx(math.sqrt(found.example_variance))
-    assert found.error_with(9) == pytest.approx(math.sqrt(3e-4 + 9e-4 / 9), rel=0.02)
+    assert found.parts(9) == (0.0, pytest.approx(3e-4 + 9e-4 / 9, rel=0.02))
     assert difference([0.5], [0.5], common[None], np.zeros((1, 200_000))).lasting == 1.0
 
 
-@pytest.mark.parametrize(("seeds", "looks"), [(2, 1), (3, 1), (3, 12), (5, 4), (1, 4)])
-def test_the_detectable_difference_is_found_four_times_of_five(seeds: int, looks: int) -> None:
-    """By simulation of the formula itself: normal differences, whose variance is estimated from as many seeds."""
-    size = Difference(mean=0.0, seeds=seeds, seed_variance=float(seeds), example_variance=0.0).detectable(looks)
+@pytest.mark.parametrize("by_seed", [0.5, 4.0, 0.0])  # a; b is 1
+@pytest.mark.parametrize(("seeds", "looks"), [(2, 1), (3, 1), (3, 12), (5, 4)])
+def test_the_detectable_difference_is_found_four_times_of_five(seeds: int, looks: int, by_seed: float) -> None:
+    """By simulation of the formula itself: normal differences, whose seeds' variance is estimated from these seeds."""
+    size = Difference(0.0, seeds, seed_variance=by_seed * seeds, example_variance=1.0).detectable(looks)
     draw = np.random.default_rng(5)
-    if seeds == 1:
-        size = Difference(mean=0.0, seeds=1, seed_variance=0.0, example_variance=1.0).detectable(looks)
-        found = draw.normal(size, 1, 100_000) > stats.norm.ppf(1 - 0.025 / looks)
-    else:
-        runs = draw.normal(size, math.sqrt(seeds), (100_000, seeds))
-        means, errors = runs.mean(axis=1), runs.std(axis=1, ddof=1) / math.sqrt(seeds)
-        found = means / errors > stats.t.ppf(1 - 0.025 / looks, seeds - 1)
+    runs = size + draw.normal(0, 1, (100_000, 1)) + draw.normal(0, math.sqrt(by_seed * seeds), (100_000, seeds))
+    a, t = runs.var(axis=1, ddof=1) / seeds, stats.t.ppf(1 - 0.025 / looks, seeds - 1)
+    found = runs.mean(axis=1) > np.sqrt(t**2 * a + stats.norm.ppf(1 - 0.025 / looks) ** 2)
     assert found.mean() == pytest.approx(0.8, abs=0.006)
+
+
+def test_with_one_seed_the_detectable_difference_is_that_of_the_normal_test() -> None:
+    one = Difference(0.0, 1, seed_variance=0.0, example_variance=4.0)
+    assert one.detectable(looks=4) == pytest.approx(2 * (stats.norm.ppf(1 - 0.025 / 4) + stats.norm.ppf(0.8)))
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("by_seed", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("level", [0.05, 0.05 / 12])
+def test_the_interval_keeps_its_level_whatever_the_share_of_seeds(seeds: int, by_seed: float, level: float) -> None:
+    """400,000 differences of nothing; p below the level in no more than that share of them (and four errors' slack)."""
+    draw = np.random.default_rng(17)
+    total = 400_000
+    means = draw.normal(0, math.sqrt(by_seed + 1), total)
+    a = by_seed * draw.chisquare(seeds - 1, total) / (seeds - 1)
+    t, z = stats.t.ppf(1 - level / 2, seeds - 1), stats.norm.ppf(1 - level / 2)
+    wrong = np.mean(np.abs(means) > np.sqrt(t**2 * a + z**2))
+    assert wrong <= level + 4 * math.sqrt(level / total)
+    assert wrong > level / 50, "an interval that never errs finds nothing"
+    some = np.random.default_rng(1).choice(total, 50, replace=False)
+    for index in some:  # and it is the interval that Difference has
+        one = Difference(float(means[index]), seeds, float(a[index]) * seeds, 1.0)
+        assert (one.p < level) == (abs(means[index]) > math.sqrt(t**2 * a[index] + z**2))
 
 
 # --- the bootstrap -----------------------------------------------------------------------------------------------
@@ -165,7 +195,7 @@ def test_intervals_cover_the_truth_as_often_as_promised(seeds: int, spread: floa
         (found,) = synthetic_study(draw, 0.04, seeds, 300, spread, 1)
         inside += abs(found.mean - 0.04) <= found.half_width
     assert inside >= 465, inside
-    if seeds in (1, 6):  # three seeds have two degrees of freedom, and intervals that are wide on purpose
+    if seeds in (1, 6):  # of three seeds intervals are wide: what a seed does to single examples counts in a and in b
         assert inside < 500, "an interval that always holds the truth promises nothing"
 
 

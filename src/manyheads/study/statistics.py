@@ -4,12 +4,18 @@ Two variants A and B, a metric m, seeds s = 1 … S, the same dev examples for a
 
     d_s = m(A, s) − m(B, s)                            paired by seed
     d   = mean of d_s
-    V   = Var(d_s) / S + Var*(d)                       seeds, and the choice of dev examples
-    d ± t(S − 1; 0.975) · √V                           95 % interval
+    V   = a + b,  a = Var(d_s)/S,  b = Var*(d)         seeds, and the choice of dev examples
+    d ± √(t²·a + z²·b)                                 95 % interval: t(S − 1; 0.975), and z = 1.96
 
 Var* is the bootstrap's: dev examples are drawn again with replacement, the same ones for A and B and all seeds, and d
-is computed anew. One seed says nothing about seeds: then V is Var*(d) alone, with the normal distribution for t.
-With more seeds Var* falls as well, to the mean covariance of two seeds' d_s over the draws: that much lasts.
+is computed anew. Few seeds say little of Var(d_s), hence t; many examples say much of Var*, hence z. That the interval
+holds d at least 95 times of 100, whatever a and b are: with G the distribution of z², which is concave, and the shares
+λ = a/V and 1 − λ,
+
+    P(z² ≤ λ·t²χ²/(S − 1) + (1 − λ)·z²) = E G(…) ≥ λ·E G(t²χ²/(S − 1)) + (1 − λ)·G(z²) = 0.95        (Banerjee 1961)
+
+One seed says nothing about seeds: then V is Var*(d) alone. With more seeds Var* falls as well, to the mean covariance
+of two seeds' d_s over the draws: that much lasts.
 p-values of a table are corrected by Holm's method: among m looks the smallest must be below 0.05/m, and so on.
 """
 
@@ -19,7 +25,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy import optimize, stats
@@ -27,6 +33,7 @@ from scipy import optimize, stats
 LEVEL = 0.05  # how often "better" or "worse" may be said of a table in which nothing differs
 POWER = 0.8  # how often a difference of the detectable size is found
 DRAWS = 1000  # of the bootstrap
+LEAST_POWER = -100.0  # of ten: smaller p-values are 0
 
 Verdict = Literal["better", "worse", "not distinguishable"]
 
@@ -41,46 +48,68 @@ class Difference:
     example_variance: float  # of the mean difference, over the choice of dev examples
     lasting: float = 1.0  # the share of it that more seeds do not take away
 
+    def parts(self, seeds: int | None = None) -> tuple[float, float]:
+        """a and b; or what they would be with another number of seeds."""
+        count = seeds or self.seeds
+        falling = (1 - self.lasting) * self.example_variance * self.seeds / count
+        return self.seed_variance / count, self.lasting * self.example_variance + falling
+
     @property
     def error(self) -> float:
-        return self.error_with(self.seeds)
-
-    def error_with(self, seeds: int) -> float:
-        """What the standard error would be with another number of seeds."""
-        by_seed = self.seed_variance + (1 - self.lasting) * self.example_variance * self.seeds
-        return math.sqrt(by_seed / seeds + self.lasting * self.example_variance)
-
-    @property
-    def freedom(self) -> float:
-        return self.seeds - 1 if self.seeds > 1 else math.inf
+        """√V."""
+        return math.sqrt(sum(self.parts()))
 
     @property
     def half_width(self) -> float:
         """Of the 95 % interval, of this difference alone."""
-        return float(stats.t.ppf(1 - LEVEL / 2, self.freedom)) * self.error
+        return float(_half(LEVEL, self.seeds, *self.parts()))
 
     @property
     def p(self) -> float:
-        """How likely so large a difference, or a larger one, is where there is none."""
-        if self.error == 0:
-            return 1.0 if self.mean == 0 else 0.0
-        return float(2 * stats.t.sf(abs(self.mean) / self.error, self.freedom))
+        """How likely so large a difference, or a larger one, is at most where there is none: the level at which the
+        interval ends at 0."""
+        if self.error == 0 or self.mean == 0:
+            return 0.0 if self.mean else 1.0
+        parts = self.parts()
+
+        def beyond(power: float) -> float:
+            return float(_half(10.0**power, self.seeds, *parts)) - abs(self.mean)
+
+        return 10.0 ** optimize.brentq(beyond, LEAST_POWER, 0) if beyond(LEAST_POWER) > 0 else 0.0
+
+    def chance(self, size: float, looks: int = 1, seeds: int | None = None) -> float:
+        """How often a difference of that size is found, by the first threshold of Holm's."""
+        count = seeds or self.seeds
+        a, b = self.parts(count)
+        seen = a * _spread_of_variance(count)  # as few seeds happen to show it
+        threshold = _half(LEVEL / looks, count, seen, b)
+        return float(stats.norm.sf((threshold - size) / math.sqrt(a + b)).mean())
 
     def detectable(self, looks: int = 1, seeds: int | None = None) -> float:
         """The smallest difference that is found four times of five among so many looks, with this or another number
         of seeds."""
-        count = seeds or self.seeds
-        return _detectable_errors(count, looks) * self.error_with(count)
+        top = 2 * float(_half(LEVEL / looks / 10, seeds or self.seeds, *self.parts(seeds)))
+        return float(optimize.brentq(lambda size: self.chance(size, looks, seeds) - POWER, 0, top))
 
-    def seeds_for(self, difference: float, looks: int, most: int) -> int | None:
+    def seeds_for(self, size: float, looks: int, most: int) -> int | None:
         """How many seeds would find such a difference; None where `most` would not, as with a dev set too small."""
         if self.seeds == 1:
             return None  # one seed does not say how much seeds vary
-        counts = np.arange(2, most + 1)
-        errors = np.array([self.error_with(int(count)) for count in counts])
-        threshold = stats.t.ppf(1 - LEVEL / looks / 2, counts - 1)
-        enough = counts[stats.nct.sf(threshold, counts - 1, difference / errors) >= POWER]
-        return int(enough[0]) if enough.size else None
+        return next((count for count in range(2, most + 1) if self.chance(size, looks, count) >= POWER), None)
+
+
+def _half(level: float, seeds: int, a: Any, b: float) -> Any:
+    """√(t²·a + z²·b) at a level, of one a or of an array of them."""
+    t = stats.t.isf(level / 2, seeds - 1) if seeds > 1 else 0.0  # one seed: a is 0
+    return np.sqrt(t**2 * a + stats.norm.isf(level / 2) ** 2 * b)
+
+
+@lru_cache(maxsize=256)
+def _spread_of_variance(seeds: int) -> np.ndarray:
+    """χ²/(S − 1) at evenly spaced chances: how far the variance that S seeds show is from the true one."""
+    if seeds == 1:
+        return np.ones(1)
+    return stats.chi2.ppf((np.arange(1000) + 0.5) / 1000, seeds - 1) / (seeds - 1)
 
 
 def difference(
@@ -118,20 +147,6 @@ def _lasting(drawn: np.ndarray) -> float:
     each = float(drawn.var(axis=1, ddof=1).sum())
     between = (seeds**2 * whole - each) / (seeds * (seeds - 1))
     return min(1.0, max(0.0, between / whole))
-
-
-@lru_cache(maxsize=256)
-def _detectable_errors(seeds: int, looks: int) -> float:
-    """How many standard errors a difference must have to be found four times of five.
-
-    d/√V is then Student's t around that number (the noncentral t), and must pass the first threshold of Holm's.
-    """
-    if seeds == 1:
-        return float(stats.norm.ppf(1 - LEVEL / looks / 2) + stats.norm.ppf(POWER))
-    threshold = float(stats.t.ppf(1 - LEVEL / looks / 2, seeds - 1))
-    return float(
-        optimize.brentq(lambda size: stats.nct.sf(threshold, seeds - 1, size) - POWER, 0, 2 * threshold + 2 * POWER)
-    )
 
 
 def holm(p: Sequence[float]) -> list[float]:
