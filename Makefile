@@ -27,7 +27,7 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 
 smoke: $(INSTALLED)
-	$(BIN)/manyheads study smoke --output studies/smoke
+	$(BIN)/manyheads study smoke
 
 docs: $(INSTALLED)
 	$(BIN)/python docs/generate.py

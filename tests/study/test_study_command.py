@@ -304,6 +304,9 @@ def test_faults_are_said(study: Path, toy_data: Path) -> None:
     check_refused(run(numbers, toy_data / "no"), "task 'near' has no classes")
     unmeasured = write(toy_data, {**STUDY, "metrics": ["near.accuracy"], "seeds": 1})
     check_refused(run(unmeasured, toy_data / "no"), "task 'near' is not measured by 'accuracy'", "pearson")
+    counts = {"plain": [[1, 2, 3]] * 3}
+    wrong = {"layout": "confusion", "metrics": ["mood"], "published": counts, "seeds": 1}
+    check_refused(run(write(toy_data, {**STUDY, **wrong}), toy_data / "no"), "published.plain: expected 4 rows of 4")
     assert not (toy_data / "no" / "runs").exists(), "nothing was trained for tables that cannot be made"
     broken = {"training.learning_rate": 1e9, "training.clip": None, "encoder.dropout": 0.0}
     failing = write(toy_data, {**STUDY, "variants": {"broken": broken}, "seeds": 1})

@@ -159,6 +159,16 @@ def test_what_is_the_same_run(tmp_path: Path, toy_encoder: Path) -> None:
         ({"variants": {"a": {}}, "published": {"a": 0.5}}, "published: a: expected figures by column"),
         ({"variants": {"a": {}}, "published": {"a": [1, 2]}}, "published: a: expected figures by column"),
         ({"variants": {"a": {"set": 1}}}, "set: expected settings by dotted key"),
+        ({"variants": {"a": {}}, "metrics": ["overall.f1"]}, "'overall' has no metrics of its own"),
+        ({"variants": {"a": {}}, "published": {"a": [[1, 2], [3]]}}, "a: expected as many counts in every row"),
+        ({"variants": {"a": {}}, "published": {"a": [[1, 2], [3, 4]]}}, "expected figures by column, .* is 'rows'"),
+        (
+            {"variants": {"a": {}}, "published": {"a": {"sst": 0.5}}, "metrics": ["sst"], "layout": "confusion"},
+            "expected rows of counts, for the layout is 'confusion'",
+        ),
+        ({"variants": {"a": {}}, "equal": "steps"}, "there are none; add baselines"),
+        ({"variants": {"a": {"training": {"epochs": 1}}}}, r"variants\.a\.training: would replace .*training\.epochs"),
+        ({"variants": {"a": {}}, "set": {"tasks.sst": {"loss": "mse"}}}, r"set\.tasks\.sst: would replace"),
         ({"variants": {"a": {}}, "name": "../b"}, "name: '../b' cannot be a file's or folder's name"),
     ],
 )
@@ -170,6 +180,43 @@ def test_faults_are_said(content: dict[str, Any], message: str, tmp_path: Path) 
 
     with pytest.raises(UserError, match=message):
         open_all()
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "place"),
+    [
+        (
+            {"variants": {"a": {"grid": {"training.epochs": [1, "x"]}}}},
+            {},
+            r"mine\.yaml:\d+: variants\.a: smoke.yaml .*\n +training",
+        ),
+        (
+            {"variants": {"a": {"each": "layer", "training.epocs": 1}}},
+            {},
+            r"mine\.yaml:\d+: variants\.a: smoke.yaml .*\n +training",
+        ),
+        ({"variants": {"a": {"tasks.sst.train": "no.csv"}}}, {}, r"mine\.yaml:\d+: variants\.a: .*no file 'no\.csv'"),
+        (
+            {"set": {"training.epocs": 1}},
+            {},
+            r"mine\.yaml:\d+: set\.training\.epocs: smoke.yaml .*\n +training\.epocs: unknown",
+        ),
+        (
+            {"scales": {"s": {"set": {"seeed": 1}}}},
+            {},
+            r"mine\.yaml:\d+: scales\.s\.set\.seeed: smoke.yaml .*\n +seeed: unknown",
+        ),
+        ({}, {"training.epocs": 1}, r"^smoke.yaml .*\n +command line: training\.epocs: unknown"),
+        ({"base": "base.yaml"}, {}, r"mine\.yaml:1: base: base.yaml .*\n +base\.yaml:2: training\.epocs: unknown"),
+        ({"set": {"encoder": "no"}, "variants": {"a": {"each": "layer"}}}, {}, r"mine\.yaml:\d+: variants\.a\.each: "),
+    ],
+)
+def test_a_fault_is_found_where_it_was_written(
+    content: dict[str, Any], more: dict[str, Any], place: str, tmp_path: Path
+) -> None:
+    (tmp_path / "base.yaml").write_text("tasks: {sst: {train: a.csv}}\ntraining: {epocs: 3}\n")
+    with pytest.raises(UserError, match=place):
+        opened(tmp_path, "s" if "scales" in content else None, more, **{"variants": {"a": {}}, **content}).check()
 
 
 @pytest.mark.parametrize(

@@ -130,14 +130,16 @@ def list_studies(as_json: AsJson = False) -> None:
 def smoke(
     studies: Annotated[list[str] | None, typer.Argument(metavar="[STUDY]...", help="By default all shipped.")] = None,
     ends: Annotated[bool, typer.Option("--ends", help="Only the first and the last row of each.")] = False,
-    output: Output = Path("studies"),
 ) -> None:
     """Try studies in this one process, at the smallest scale with one seed: that they run, not what they find."""
+    from tempfile import TemporaryDirectory
+
     from manyheads.progress import Reporter
     from manyheads.study.settings import shipped_studies
     from manyheads.study.smoke import try_studies
 
-    failed = try_studies(studies or list(shipped_studies()), output, ends, Reporter())
+    with TemporaryDirectory() as folder:  # so that everything is trained again, whatever was tried before
+        failed = try_studies(studies or list(shipped_studies()), Path(folder), ends, Reporter())
     if failed:
         raise typer.Exit(1)
 

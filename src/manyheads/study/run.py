@@ -85,7 +85,8 @@ def run_study(
     keep_models: bool,
 ) -> list[Standing]:
     """Train what is not finished, `jobs` at a time. A run that fails does not stop the others."""
-    distinct = dict(runs)
+    distinct = dict(reversed(runs))  # of rows that share a run the first names it
+    distinct = {identity: distinct[identity] for identity, _ in runs}
     waiting = [identity for identity in distinct if not place.results.have(identity)]
     ready = len(distinct) - len(waiting)
     reporter.say(f"{len(distinct)} runs, {ready} finished before; {jobs} at a time with {threads} threads each")

@@ -15,6 +15,7 @@ from manyheads.training_settings import FileName, Model
 
 Overrides = dict[str, Any]  # as on the command line: {'training.epochs': 1}
 SEEDS = "a study sets the seed of every run itself; `seeds: [5, 6]` says which."
+SECTIONS = ("data", "tasks", "training", "evaluate", "checkpoint")  # of a recipe
 SCALES = ("smoke", "small", "full")  # of the shipped studies
 
 
@@ -126,6 +127,7 @@ class Study(Model):
     _origin: Origin = PrivateAttr(default_factory=Origin)
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
     _whole: bool = PrivateAttr(default=True)  # no variant is left out
+    _scale: str = PrivateAttr(default="")  # at which it is opened
 
     @field_validator("variants", "published", mode="before")
     @classmethod
@@ -140,6 +142,8 @@ class Study(Model):
             counts = isinstance(rows, list) and all(isinstance(some, list) for some in rows)
             if not counts or not all(isinstance(one, int | float) for some in rows for one in some):
                 raise ValueError(f"{row}: expected figures by column, such as {{sst: .52}}, or rows of counts")
+            if isinstance(printed, list) and any(len(some) != len(printed) for some in printed):
+                raise ValueError(f"{row}: expected as many counts in every row as there are rows")
         return value
 
     @field_validator("seeds", mode="before")
@@ -151,6 +155,14 @@ class Study(Model):
     @classmethod
     def _one_or_both(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _equal_to_baselines(self) -> Study:
+        if "equal" in self.model_fields_set and self.baselines is None:
+            raise ValueError(
+                "equal: says what baselines have in common, and there are none; add baselines: single-task"
+            )
+        return self
 
     @field_validator("metrics", "equal")
     @classmethod
@@ -175,7 +187,7 @@ class Study(Model):
             }
         )
         found._origin, found._folder = self._origin, self._folder
-        found._whole = len(variants) == len(self.variants)
+        found._whole, found._scale = len(variants) == len(self.variants), chosen or ""
         return found
 
     def choose_scale(self, scale: str | None) -> str | None:
@@ -187,6 +199,13 @@ class Study(Model):
         if scale not in known:
             raise UserError(f"{self._origin.file}: no scale '{scale}'.{nearest(scale, known)}")
         return scale
+
+    def place_of_set(self, fault: str) -> str:
+        """Where the setting stands for all variants that a fault speaks of: the study's or its scale's."""
+        own = self.scales.get(self._scale, Scale()).set
+        key = next((key for key in self.set if f"{key}:" in fault), "")
+        where = ("scales", self._scale, "set") if key in own else ("set",)
+        return self._origin.place((*where, key) if key else where)
 
     @property
     def seed_list(self) -> list[int]:
@@ -236,3 +255,9 @@ def _check_names(study: Study) -> None:
     for where, keys in settings.items():
         if "seed" in keys:
             raise UserError(f"{study._origin.place(where)}: {SEEDS}")
+        for key, value in keys.items():
+            if isinstance(value, dict) and (key in SECTIONS or (key.startswith("tasks.") and key.count(".") == 1)):
+                raise UserError(
+                    f"{study._origin.place((*where, key))}: would replace all of the base's {key}; set its keys one by "
+                    f"one, such as {key}.{next(iter(value), 'KEY')}."
+                )

@@ -24,7 +24,7 @@ from manyheads.study.variants import (
     plan_runs,
     rows_of,
 )
-from manyheads.task_data import load_tasks
+from manyheads.task_data import check_files, load_tasks
 
 
 @dataclass
@@ -60,7 +60,7 @@ class OpenStudy:
     @cached_property
     def runs(self) -> list[tuple[str, Planned]]:
         """Every run with its identity; baselines last."""
-        planned = plan_runs(self.study, [*self.rows, *self.baselines], self.more)
+        planned = plan_runs(self.study, [*self.rows, *self.baselines], self.more, check_files)
         return [(run_identity(one.recipe), one) for one in planned]
 
     def chosen(self, only: Sequence[str]) -> list[tuple[str, Planned]]:
@@ -106,6 +106,8 @@ class OpenStudy:
         columns = study.metrics or [*tasks, OVERALL]
         for column in columns:
             task, _, metric = column.partition(".")
+            if column != OVERALL and task == OVERALL:
+                raise UserError(f"{place(('metrics',))}: '{OVERALL}' has no metrics of its own, found '{column}'.")
             if column != OVERALL and task not in tasks:
                 raise UserError(f"{place(('metrics',))}: no task '{task}'.{nearest(task, [*tasks, OVERALL])}")
             try:
@@ -119,6 +121,9 @@ class OpenStudy:
         for row, printed in study.published.items():
             if row not in known:
                 raise UserError(f"{place(('published', row))}: no row '{row}'.{nearest(row, known)}")
+            if isinstance(printed, dict) == (study.layout == "confusion"):
+                wanted = "rows of counts" if study.layout == "confusion" else "figures by column, such as {sst: .52}"
+                raise UserError(f"{place(('published', row))}: expected {wanted}, for the layout is '{study.layout}'.")
             for column in printed if isinstance(printed, dict) else ():
                 if column not in columns:
                     where = place(("published", row, column))
@@ -139,6 +144,13 @@ class OpenStudy:
         first = (study.metrics or list(tasks))[0].partition(".")[0]
         if study.layout == "confusion" and first in tasks and tasks[first].kind not in ("classification", "ordinal"):
             raise UserError(f"{place(('layout',))}: task '{first}' has no classes that could be taken for one another.")
+        classes = len(tasks[first].labels.names) if study.layout == "confusion" and first in tasks else 0
+        for row, printed in study.published.items() if classes else ():
+            if len(printed) != classes:
+                raise UserError(
+                    f"{place(('published', row))}: expected {classes} rows of {classes} counts, one for each class of "
+                    f"'{first}', found {len(printed)}."
+                )
 
     @property
     def _by_layer(self) -> bool:

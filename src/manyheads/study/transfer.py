@@ -60,7 +60,7 @@ def baseline_rows(study: Study, base: Recipe, shared: Row, more: Overrides) -> l
     own = shared.members[ALL]
     steps = 0
     if "steps" in study.equal:
-        whole = variant_recipe(study, own, more, shared.name)
+        whole = variant_recipe(study, own, more, shared.variant)
         if whole.phases:
             place = study._origin.place(("equal",))
             raise UserError(
@@ -68,7 +68,7 @@ def baseline_rows(study: Study, base: Recipe, shared: Row, more: Overrides) -> l
             )
         steps = _steps(whole)
     return [
-        Row(company(some, equal), {ALL: stacked(own, _left_with(some, equal, steps))})
+        Row(company(some, equal), shared.variant, {ALL: stacked(own, _left_with(some, equal, steps))})
         for equal in study.equal
         for some in sets
     ]

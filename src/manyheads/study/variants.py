@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ class Row:
     """A row of the table: one run that answers for all tasks (under ''), or a run for each task."""
 
     name: str
+    variant: str  # of the study's file, from which it is made
     members: dict[str, Overrides]
 
 
@@ -42,17 +44,41 @@ class Planned:
 
 def base_recipe(study: Study, more: Overrides) -> Recipe:
     """The recipe that all variants start from."""
-    return variant_recipe(study, {}, more, "base")
+    return variant_recipe(study, {}, more, "")
 
 
-def variant_recipe(study: Study, own: Overrides, more: Overrides, name: str) -> Recipe:
+def variant_recipe(
+    study: Study, own: Overrides, more: Overrides, variant: str, check: Callable[[Recipe], None] | None = None
+) -> Recipe:
     """The recipe of a row, or of one of its runs. What makes the row stands above what the command line says of all."""
     beside = study._folder / study.base
+
+    def load(*layers: Overrides) -> Recipe:
+        found = load_recipe(beside if beside.is_file() else study.base, stacked(*layers))
+        if check:
+            check(found)
+        return found
+
     try:
-        return load_recipe(beside if beside.is_file() else study.base, stacked(study.set, more, own))
+        return load(study.set, more, own)
     except UserError as fault:
-        place = study._origin.place(("variants", name) if name in study.variants else ("base",))
-        raise UserError(f"{place}: {str(fault).replace('command line: ', '')}") from None
+        told = str(fault).replace("command line: ", "")
+        # whose fault is it? Of what comes first and shows it alone
+        if _has_fault(load, fault):
+            raise UserError(f"{study._origin.place(('base',))}: {told}") from None
+        if _has_fault(load, fault, study.set):
+            raise UserError(f"{study.place_of_set(told)}: {told}") from None
+        if not variant or _has_fault(load, fault, study.set, more):
+            raise
+        raise UserError(f"{study._origin.place(('variants', variant))}: {told}") from None
+
+
+def _has_fault(load: Callable[..., Recipe], wanted: UserError, *layers: Overrides) -> bool:
+    try:
+        load(*layers)
+    except UserError as found:
+        return str(found) == str(wanted)
+    return False
 
 
 def rows_of(study: Study, base: Recipe) -> list[Row]:
@@ -94,10 +120,12 @@ def _meet(one: str, other: str) -> bool:
     return all(a == b or "*" in (a, b) for a, b in pairs)
 
 
-def plan_runs(study: Study, rows: list[Row], more: Overrides) -> list[Planned]:
+def plan_runs(
+    study: Study, rows: list[Row], more: Overrides, check: Callable[[Recipe], None] | None = None
+) -> list[Planned]:
     """Every run of a study: all seeds of a row before the next row."""
     return [
-        Planned(row.name, member, seed, variant_recipe(study, own, stacked(more, {"seed": seed}), row.name))
+        Planned(row.name, member, seed, variant_recipe(study, own, stacked(more, {"seed": seed}), row.variant, check))
         for row in rows
         for seed in study.seed_list
         for member, own in row.members.items()
@@ -111,7 +139,12 @@ def _rows(study: Study, name: str, variant: Variant, base: Recipe) -> list[Row]:
     choices: list[dict[str, Any]] = [
         dict(zip(variant.grid, values, strict=True)) for values in itertools.product(*variant.grid.values())
     ]
-    layers: list[int | None] = list(range(1, _depth(base) + 1)) if "layer" in variant.each else [None]
+    layers: list[int | None] = [None]
+    if "layer" in variant.each:
+        try:
+            layers = list(range(1, _depth(base) + 1))
+        except UserError as fault:
+            raise UserError(f"{study._origin.place(('variants', name, 'each'))}: {fault}") from None
     rows = []
     for chosen, layer in itertools.product(choices, layers):
         words: dict[str, Any] = {"layer": layer} if layer is not None else {}
@@ -119,7 +152,7 @@ def _rows(study: Study, name: str, variant: Variant, base: Recipe) -> list[Row]:
         title = _titled(name, {**short, **words})
         own = stacked(variant.set, chosen)
         if "task" not in variant.each:
-            rows.append(Row(title, {ALL: _filled(own, words)}))
+            rows.append(Row(title, name, {ALL: _filled(own, words)}))
             continue
         tasks = list(base.tasks)
         members = {}
@@ -128,7 +161,7 @@ def _rows(study: Study, name: str, variant: Variant, base: Recipe) -> list[Row]:
             counts = {"evaluate.weights": {one: float(one == task) for one in tasks}}  # which model is its best
             given = _filled(own, {**words, "task": task, "last": last})
             members[task] = given if "tasks" in given else {**counts, **given}
-        rows.append(Row(title, members))
+        rows.append(Row(title, name, members))
     return rows
 
 
