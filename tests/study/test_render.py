@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from manyheads.study.comparison import Cell
-from manyheads.study.render import number, reach
+import pytest
+
+from manyheads.study.comparison import Cell, StudyTable, TableRow
+from manyheads.study.render import EACH_ITS_OWN, footer, number, reach
+from manyheads.study.settings import Study
 from manyheads.study.statistics import Difference
 
 
@@ -22,3 +25,12 @@ def test_what_would_be_found_and_how_many_seeds_it_takes() -> None:
     assert seeds.endswith(f": sst {middle.seeds_for(0.01, 3, 100)}; more than 100 for sts.")
     assert reach({"sts": [hopeless]}, {"sts": 0.2}, looks=3)[0].endswith(": sts none that there can be.")
     assert reach({"sst": [Cell({0: 0.5})]}, {"sst": 1.0}, looks=1) == []
+
+
+@pytest.mark.parametrize(("kinds", "said"), [(["task", ""], True), (["task", "task"], False), (["", ""], False)])
+def test_a_table_says_where_rows_choose_their_checkpoints_differently(kinds: list[str], said: bool) -> None:
+    variants = {f"row {at}": {"each": kind} if kind else {} for at, kind in enumerate(kinds)}
+    study = Study.model_validate({"base": "recipe.yaml", "variants": variants})
+    rows = [TableRow(name, {"sst": cell(1e-6, 1e-8)}, 1, 1, 1, 1) for name in variants]
+    table = StudyTable(study, {"sst": "sst"}, {"sst": 1.0}, "row 0", rows, {}, looks=1)
+    assert (EACH_ITS_OWN in footer(table)) == said

@@ -194,6 +194,8 @@ def test_rows_that_are_the_same_runs_are_not_compared(study: Path, toy_data: Pat
     result = run(write(toy_data, content), toy_data / "studies")
     assert result.returncode == 0, result.stderr
     assert "4 runs, 0 finished before" in result.stderr
+    assert "plain, seed 0" in result.stderr, "of rows that share a run the first names it"
+    assert "rate 0.001, seed" not in result.stderr
     assert "hold for all 3 of them together" in result.stdout, "two tasks and the overall score of one row"
     rows = [row for row in csv_table(study, toy_data / "studies") if row["variant"] == "rate 0.001"]
     assert [row["verdict"] for row in rows] == ["", "", ""]
