@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from command import manyheads
-from manyheads.files import cache_folder
 from manyheads.registry import parts
+from manyheads.storage.files import cache_folder
 
 COMMANDS = ("train", "resume", "evaluate", "predict", "plan", "check", "recipes", "parts", "doctor", "demo")
 

@@ -14,12 +14,12 @@ from safetensors.torch import load_file, save_file
 from command import manyheads
 from manyheads import train
 from manyheads.encoder.toy import write_toy_encoder
-from manyheads.files import cache_folder
 from manyheads.frozen import keep_frozen
 from manyheads.job import assemble
 from manyheads.progress import Reporter
 from manyheads.recipe_file import load_recipe
 from manyheads.schedule import set_trainable
+from manyheads.storage.files import cache_folder
 
 ToyRecipe = Callable[..., dict[str, Any]]
 TRAINING = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-3}

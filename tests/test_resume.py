@@ -19,14 +19,14 @@ from conftest import toy_settings, write_toy_data
 
 # makes a process kill itself, with the real SIGKILL, when it is about to sync a file to disk for the n-th time
 KILL_AT_SYNC = """
-import os, signal, manyheads.files
-real, left = manyheads.files._sync, [{count}]
+import os, signal, manyheads.storage.files
+real, left = manyheads.storage.files._sync, [{count}]
 def sync(path):
     left[0] -= 1
     if left[0] == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     real(path)
-manyheads.files._sync = sync
+manyheads.storage.files._sync = sync
 """
 
 # … or when it is about to rename a folder for the n-th time: some are the second of the two that replace best/

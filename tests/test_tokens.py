@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors
 
 from manyheads import tokens as module
-from manyheads.data.strings import Strings
 from manyheads.encoder.weights import locate
 from manyheads.encodings import Cross, Single
 from manyheads.errors import UserError
+from manyheads.storage.strings import Strings
 from manyheads.tokens import Keep, Sequence, Tokenizer, pack, tokenise, tokenise_once, truncate_pair
 
 SENTENCES = ["a good film", "the", "how do i learn to swim, cook and eat?", "2 old men play guitar. a dog sleeps"]

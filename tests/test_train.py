@@ -14,7 +14,7 @@ from transformers import AutoModel
 
 from manyheads import Run, UserError, load_recipe, resume, train
 from manyheads.checkpoint import load_model
-from manyheads.data.strings import Strings
+from manyheads.storage.strings import Strings
 from manyheads.tokens import Sequence, pack, tokenise_once
 
 ToyRecipe = Callable[..., dict[str, Any]]

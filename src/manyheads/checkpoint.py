@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from manyheads.encoder.weights import load_encoder
 from manyheads.errors import UserError
-from manyheads.files import CHECKSUMS, DAMAGED, check_folder, restore_folder, write_folder
 from manyheads.model import ManyHeads
 from manyheads.recipe import EncoderSettings
+from manyheads.storage.files import CHECKSUMS, DAMAGED, check_folder, restore_folder, write_folder
 from manyheads.tasks import Task
 from manyheads.tokens import Tokenizer
 

@@ -21,9 +21,9 @@ import torch
 from manyheads.choices import dump_choice
 from manyheads.encoder.bert import Bert
 from manyheads.errors import UserError
-from manyheads.files import cache_folder, mapped
 from manyheads.model import ManyHeads, TaskTokens, evaluating
 from manyheads.schedule import Phase
+from manyheads.storage.files import cache_folder, mapped
 from manyheads.tokens import Sequence, pack
 from manyheads.training_settings import trained_layers
 

@@ -22,7 +22,6 @@ from manyheads.combine.backward import Backward
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
 from manyheads.evaluate import fixed_subset
-from manyheads.files import restore_folder
 from manyheads.imports import fingerprint, imported_parts
 from manyheads.model import ManyHeads, TaskTokens, UnfitPart
 from manyheads.optim import build_optimizer
@@ -32,6 +31,7 @@ from manyheads.recipe import EncoderSettings, Recipe
 from manyheads.run_folder import make_folder, open_folder
 from manyheads.sampling import Batch, Supply
 from manyheads.schedule import Schedule, plan_schedule
+from manyheads.storage.files import restore_folder
 from manyheads.task_data import load_tasks
 from manyheads.tasks import PARTS, Task
 from manyheads.tokens import Tokenizer

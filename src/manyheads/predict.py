@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from manyheads.data.labels import NONE
-from manyheads.files import write_text
 from manyheads.model import Inputs, ManyHeads, TaskTokens, evaluating
+from manyheads.storage.files import write_text
 from manyheads.tasks import Task
 from manyheads.tokens import merge_equal
 

@@ -14,7 +14,6 @@ from manyheads.checkpoint import load_model
 from manyheads.data.examples import Examples
 from manyheads.data.raw_rows import RawRows
 from manyheads.data.readers import read_chunks
-from manyheads.data.strings import Strings
 from manyheads.errors import UserError, nearest
 from manyheads.evaluate import Evaluation, evaluate_model
 from manyheads.model import ManyHeads, TaskTokens
@@ -22,6 +21,7 @@ from manyheads.predict import describe, predict_tasks
 from manyheads.progress import Reporter
 from manyheads.recipe import Recipe, Source
 from manyheads.recipe_file import load_recipe
+from manyheads.storage.strings import Strings
 from manyheads.task_data import load_tasks, read_unlabelled
 from manyheads.tasks import Task
 

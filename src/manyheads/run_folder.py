@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyheads import checkpoint as saved
 from manyheads.errors import UserError
-from manyheads.files import restore_folder, write_text
+from manyheads.storage.files import restore_folder, write_text
 from manyheads.tasks import PARTS, Task
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ import tokenizers
 import torch
 from torch import Tensor
 
-from manyheads.data.strings import Strings
 from manyheads.errors import UserError
-from manyheads.files import cache_folder, mapped, written_aside
+from manyheads.storage.files import cache_folder, mapped, written_aside
+from manyheads.storage.strings import Strings
 
 TEXTS_PER_CALL = 10_000
 Keep = Literal["first", "last", "all"]  # which token states of a sequence are wanted of the encoder

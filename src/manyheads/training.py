@@ -17,7 +17,6 @@ from manyheads.combine.backward import NonFiniteLoss
 from manyheads.conflicts import measure_conflicts
 from manyheads.errors import Interrupted, UserError
 from manyheads.evaluate import Evaluation
-from manyheads.files import restore_folder, write_text
 from manyheads.frozen import forget_frozen, keep_frozen
 from manyheads.job import TrainingJob, prepare
 from manyheads.metrics import better, primary
@@ -31,6 +30,7 @@ from manyheads.run import Run, evaluate_with_progress
 from manyheads.sampling import Batch
 from manyheads.schedule import Phase, set_trainable
 from manyheads.stopping import stop_signals
+from manyheads.storage.files import restore_folder, write_text
 from manyheads.trackers import tracking
 
 

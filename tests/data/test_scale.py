@@ -25,11 +25,11 @@ from manyheads.data.examples import Examples, label_rows, read_rows
 from manyheads.data.labels import BETWEEN, FAULT, NONE, BadLabel, LabelReader
 from manyheads.data.raw_rows import BadRow, Columns, RawRows
 from manyheads.data.readers import Chunk
-from manyheads.data.strings import StringFiles, Strings
 from manyheads.errors import UserError
 from manyheads.model import TaskTokens
 from manyheads.recipe import Source
 from manyheads.recipe_file import load_recipe
+from manyheads.storage.strings import StringFiles, Strings
 from manyheads.task_data import load_tasks
 from manyheads.tokens import Tokenizer, tokenise
 

@@ -18,13 +18,13 @@ from manyheads.data.labels import BadLabel, LabelReader
 from manyheads.data.raw_rows import BadRow, Columns
 from manyheads.data.readers import file_format, find_file, read_chunks, source_name
 from manyheads.data.repeated import common_sentences, conflicts, duplicates, overlap
-from manyheads.data.strings import Strings
 from manyheads.encoder.auto import LONGEST, OFFSET_POSITIONS
 from manyheads.encoder.weights import is_bert, locate, read_config
 from manyheads.encodings import Encoding
 from manyheads.errors import UserError
 from manyheads.progress import Reporter
 from manyheads.recipe import EncoderSettings, Recipe, Source
+from manyheads.storage.strings import Strings
 from manyheads.task_data import check_files, choose_columns, choose_reader, present_sources, same_rows
 from manyheads.tokens import Tokenizer, tokenise
 

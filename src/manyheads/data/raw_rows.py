@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from manyheads.data.readers import file_format, find_file
-from manyheads.data.strings import StringFiles, Strings, StringsWriter
 from manyheads.errors import UserError
-from manyheads.files import cache_folder, file_sha256, mapped, written_aside
 from manyheads.recipe import Source
+from manyheads.storage.files import cache_folder, file_sha256, mapped, written_aside
+from manyheads.storage.strings import StringFiles, Strings, StringsWriter
 
 LARGE = 10_000_000  # bytes of a split's files, from which on keeping its rows pays
 LAYOUT = "1"  # changes with what is read of a file and how it is kept

@@ -15,9 +15,9 @@ from manyheads.encoder.base import Encoder
 from manyheads.encoder.bert import Bert, BertConfig
 from manyheads.encoder.toy import toy_encoder
 from manyheads.errors import UserError
-from manyheads.files import cache_folder, file_sha256
 from manyheads.recipe import EncoderSettings
 from manyheads.seeding import draws
+from manyheads.storage.files import cache_folder, file_sha256
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from torch.nn import functional as F
 from manyheads import checkpoint as saved
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import Interrupted, UserError
-from manyheads.files import restore_folder, write_folder, write_text
 from manyheads.job import check_length, start_accelerator
 from manyheads.optim import build_optimizer, rate_factor, set_rates
 from manyheads.pretrain.head import FILE, load_head
@@ -35,6 +34,7 @@ from manyheads.recipe import Recipe
 from manyheads.sampling.base import Passes, Supply
 from manyheads.seeding import draws, generator
 from manyheads.stopping import stop_signals
+from manyheads.storage.files import restore_folder, write_folder, write_text
 from manyheads.tokens import Sequence, Tokenizer, pack
 from manyheads.training_settings import Training
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from manyheads.data.strings import Strings
 from manyheads.encoder import load_encoder
 from manyheads.errors import UserError
 from manyheads.model import ManyHeads
@@ -17,6 +16,7 @@ from manyheads.report.draw_answers import largest_classes
 from manyheads.report.draw_training import legend_below, side_by_side
 from manyheads.report.gather import RunFacts, TaskAnswers
 from manyheads.report.style import FAINT, colour, short
+from manyheads.storage.strings import Strings
 from manyheads.tokens import Sequence, pack, tokenise_once
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from manyheads.errors import UserError, nearest
-from manyheads.files import write_bytes, write_text
 from manyheads.report.page import FigureBook
 from manyheads.report.style import picture, styled
+from manyheads.storage.files import write_bytes, write_text
 from manyheads.study.study import OpenStudy
 
 FORMS = ("svg", "png", "pdf")

@@ -11,9 +11,9 @@ from typing import Any
 
 from manyheads import __version__
 from manyheads.data.readers import find_file
-from manyheads.files import file_sha256
 from manyheads.imports import fingerprint
 from manyheads.recipe import Recipe, Source
+from manyheads.storage.files import file_sha256
 from manyheads.task_data import check_files
 
 PLACES = (

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from manyheads.errors import UserError
-from manyheads.files import write_bytes
 from manyheads.run import Run
+from manyheads.storage.files import write_bytes
 from manyheads.tasks import Task
 
 DIGITS = 4  # of a chance; numbers have more, because a correlation may rest on small differences

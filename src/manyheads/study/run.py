@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import IO, Literal
 
 from manyheads.errors import Interrupted, UserError
-from manyheads.files import write_text
 from manyheads.progress import SECONDS_BETWEEN_LINES, Reporter, duration
 from manyheads.recipe import Recipe
 from manyheads.run import Run
 from manyheads.stopping import stop_signals
+from manyheads.storage.files import write_text
 from manyheads.study.results import Results
 from manyheads.study.variants import Planned
 

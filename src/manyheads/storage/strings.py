@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from manyheads.files import mapped
+from manyheads.storage.files import mapped
 
 PIECE = 100_000  # strings that are looked at together
 
