@@ -20,9 +20,9 @@ from torchjd.autojac import jac_to_grad, mtl_backward
 
 from manyheads.combine import Combination, Sum
 from manyheads.combine.task_gradients import shared_parameters
+from manyheads.config.load import load_recipe
 from manyheads.job import TrainingJob, assemble
 from manyheads.progress import Reporter
-from manyheads.recipe_file import load_recipe
 from manyheads.registry import find
 from manyheads.schedule import set_trainable
 from manyheads.tokens import merge_equal, pack

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from manyheads import training
+from manyheads.config.load import load_recipe
 from manyheads.job import TrainingJob, prepare
 from manyheads.progress import Reporter
-from manyheads.recipe_file import load_recipe
 from manyheads.schedule import set_trainable
 from side_by_side import machine, peak_memory, write_block
 from train import spread

@@ -52,8 +52,8 @@ def measure(file: Path) -> dict[str, float]:
     """Start a run on the file in this process and make batches; seconds and megabytes."""
     from manyheads import job, model, tokens
     from manyheads.combine.backward import split_passes
+    from manyheads.config.load import load_recipe
     from manyheads.progress import Reporter
-    from manyheads.recipe_file import load_recipe
 
     imported = memory("VmRSS") / 1000
     most = _watch_memory()

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from manyheads.choices import Choice
-from manyheads.recipe import Recipe
+from manyheads.config.part import Choice
+from manyheads.config.recipe import Recipe
 from manyheads.registry import parts
 from manyheads.study.settings import Study
 

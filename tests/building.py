@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from manyheads.choices import Choice
+from manyheads.config.part import Choice
+from manyheads.config.recipe import EncoderSettings
 from manyheads.data.labels import LabelReader
 from manyheads.data.raw_rows import Columns
 from manyheads.encoder import load_encoder
 from manyheads.encoder.bert import Bert, BertConfig, random_bert
 from manyheads.model import Inputs, ManyHeads
-from manyheads.recipe import EncoderSettings
 from manyheads.registry import find
 from manyheads.storage.strings import Strings
 from manyheads.tasks import Task, unfit_parts

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from manyheads.config.load import load_recipe
 from manyheads.job import assemble
 from manyheads.progress import Reporter
-from manyheads.recipe_file import load_recipe
 from manyheads.schedule import set_trainable
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"

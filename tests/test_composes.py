@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from manyheads import frozen, train
-from manyheads.recipe_file import load_recipe
+from manyheads.config.load import load_recipe
 from manyheads.registry import find, parts
 
 NONE = None
@@ -137,7 +137,7 @@ import json, sys
 from manyheads import frozen, train
 frozen.WORTH = 0.0
 from manyheads.processes import Processes
-from manyheads.recipe_file import load_recipe
+from manyheads.config.load import load_recipe
 Processes.leave = Processes.wait
 for recipe in json.load(open(sys.argv[1])):
     train(load_recipe(recipe), quiet=True)

@@ -13,11 +13,11 @@ from safetensors.torch import load_file, save_file
 
 from command import manyheads
 from manyheads import train
+from manyheads.config.load import load_recipe
 from manyheads.encoder.toy import write_toy_encoder
 from manyheads.frozen import keep_frozen
 from manyheads.job import assemble
 from manyheads.progress import Reporter
-from manyheads.recipe_file import load_recipe
 from manyheads.schedule import set_trainable
 from manyheads.storage.files import cache_folder
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from manyheads import registry
-from manyheads.choices import Choice
+from manyheads.config.part import Choice
 from manyheads.data.labels import Kind, LabelReader
 from manyheads.data.raw_rows import Columns
 from manyheads.metrics import better, default_metrics, metric, overall, primary, score, unfit

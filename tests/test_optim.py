@@ -14,13 +14,13 @@ from torch import nn
 from building import a_task, toy_model
 from command import manyheads
 from manyheads import train
+from manyheads.config.load import load_recipe
+from manyheads.config.recipe import EncoderSettings, Training
+from manyheads.config.training import trained_layers
 from manyheads.encoder import load_encoder
 from manyheads.model import ManyHeads
 from manyheads.optim import build_optimizer, clip_gradients, parameter_groups, rate_factor, set_rates
-from manyheads.recipe import EncoderSettings, Training
-from manyheads.recipe_file import load_recipe
 from manyheads.registry import find
-from manyheads.training_settings import trained_layers
 
 
 def test_rate_rises_then_falls_linearly_and_is_never_zero_in_use() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from building import KINDS, PAIR, SINGLE, a_task, fitting_task, labels_of, small_bert, toy_inputs, toy_model
-from manyheads.choices import Choice
+from manyheads.config.part import Choice
 from manyheads.encodings import Encoding, Pooling
 from manyheads.losses import Loss
 from manyheads.registry import FAMILIES, Part, find, parts

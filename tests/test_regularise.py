@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from command import check_refused, manyheads
 from manyheads import train
 from manyheads.bfloat16 import check_bfloat16
+from manyheads.config.load import load_recipe
 from manyheads.errors import UserError
-from manyheads.recipe_file import load_recipe
 
 ToyRecipe = Callable[..., dict[str, Any]]
 RecipeFile = Callable[..., Path]

@@ -15,9 +15,9 @@ import torch
 from building import NUMBERS, TWO, a_task, columns, labels_of, toy_inputs, toy_model
 from command import check_refused, manyheads
 from manyheads import Run, load_recipe
-from manyheads.choices import Choice
 from manyheads.combine import Combination, Sum
 from manyheads.combine.backward import Backward
+from manyheads.config.part import Choice
 from manyheads.encoder.bert import Bert
 from manyheads.job import prepare
 from manyheads.model import ManyHeads

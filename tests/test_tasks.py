@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manyheads.choices import Choice
+from manyheads.config.load import load_recipe
+from manyheads.config.part import Choice
+from manyheads.config.recipe import Predictions, Source
 from manyheads.data.labels import LabelReader
 from manyheads.data.raw_rows import Columns
 from manyheads.errors import UserError
-from manyheads.recipe import Predictions, Source
-from manyheads.recipe_file import load_recipe
 from manyheads.task_data import TaskData, load_tasks, read_unlabelled
 from manyheads.tasks import Task
 

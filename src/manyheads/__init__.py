@@ -15,8 +15,8 @@ __version__ = version("manyheads")
 
 # public name → where it lives; imported on first use, so that `import manyheads` does not wait for torch
 _PUBLIC = {
-    "Recipe": "manyheads.recipe",
-    "load_recipe": "manyheads.recipe_file",
+    "Recipe": "manyheads.config.recipe",
+    "load_recipe": "manyheads.config.load",
     "Task": "manyheads.tasks",
     "ManyHeads": "manyheads.model",
     "train": "manyheads.training",
@@ -29,10 +29,10 @@ _PUBLIC = {
 __all__ = ["ManyHeads", "Recipe", "Run", "Task", "UserError", "load_recipe", "parts", "register", "resume", "train"]
 
 if TYPE_CHECKING:
+    from manyheads.config.load import load_recipe
+    from manyheads.config.recipe import Recipe
     from manyheads.errors import UserError
     from manyheads.model import ManyHeads
-    from manyheads.recipe import Recipe
-    from manyheads.recipe_file import load_recipe
     from manyheads.registry import parts, register
     from manyheads.run import Run
     from manyheads.tasks import Task

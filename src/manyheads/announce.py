@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from manyheads.combine.task_gradients import shared_parameters
+from manyheads.config.training import CombineSettings
 from manyheads.schedule import Phase
 from manyheads.tasks import Task
-from manyheads.training_settings import CombineSettings
 
 if TYPE_CHECKING:
     from manyheads.job import TrainingJob

@@ -17,10 +17,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.weights import load_encoder
 from manyheads.errors import UserError
 from manyheads.model import ManyHeads
-from manyheads.recipe import EncoderSettings
 from manyheads.storage.files import CHECKSUMS, DAMAGED, check_folder, restore_folder, write_folder
 from manyheads.tasks import Task
 from manyheads.tokens import Tokenizer

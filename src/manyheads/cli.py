@@ -61,7 +61,7 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train a recipe; for example: manyheads train recipe.yaml training.epochs=1 seed=3"""
-    from manyheads.recipe_file import load_recipe, parse_overrides
+    from manyheads.config.load import load_recipe, parse_overrides
     from manyheads.training import train as start
 
     run = start(load_recipe(recipe, parse_overrides(overrides or [])), overwrite, quiet)
@@ -73,8 +73,8 @@ def pretrain(
     recipe: RecipeArgument, overrides: Overrides = None, overwrite: Overwrite = False, quiet: Quiet = False
 ) -> None:
     """Pre-train the recipe's encoder further on the tasks' own texts; gives an encoder folder that recipes can name."""
+    from manyheads.config.load import load_recipe, parse_overrides
     from manyheads.pretrain import pretrain as start
-    from manyheads.recipe_file import load_recipe, parse_overrides
 
     print(start(load_recipe(recipe, parse_overrides(overrides or [])), overwrite, quiet))
 
@@ -149,7 +149,7 @@ def recipes(as_json: AsJson = False) -> None:
     """The recipes that come with manyheads."""
     import yaml
 
-    from manyheads.recipe_file import shipped_recipes
+    from manyheads.config.load import shipped_recipes
 
     found = [
         {"name": name, "description": yaml.safe_load(file.read_text(encoding="utf-8")).get("description", "")}
@@ -241,9 +241,9 @@ def plan(
     quiet: Quiet = False,
 ) -> None:
     """What training a recipe would do: how often each task is seen, what an epoch is, time and memory."""
+    from manyheads.config.load import load_recipe, parse_overrides
     from manyheads.plan import describe_plan, make_plan
     from manyheads.progress import Reporter
-    from manyheads.recipe_file import load_recipe, parse_overrides
 
     found = make_plan(load_recipe(recipe, parse_overrides(overrides or [])), Reporter(quiet), timed)
     if as_json:
@@ -264,10 +264,10 @@ def check(
     """What is wrong with a recipe's data: bad rows, duplicates, overlaps, odd labels, long texts. Trains nothing."""
     from dataclasses import asdict
 
+    from manyheads.config.load import load_recipe, parse_overrides
     from manyheads.data.checks import check_data
     from manyheads.data.findings import report
     from manyheads.progress import Reporter
-    from manyheads.recipe_file import load_recipe, parse_overrides
 
     findings = check_data(load_recipe(recipe, parse_overrides(overrides or [])), Reporter(quiet))
     if as_json:
@@ -293,8 +293,8 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Train three generated tasks with the default encoder, and answer a few sentences. Needs no network."""
+    from manyheads.config.load import parse_overrides
     from manyheads.demo import run_demo
-    from manyheads.recipe_file import parse_overrides
 
     result = run_demo(parse_overrides(overrides or []), output)
     if as_json:
@@ -316,7 +316,7 @@ def main() -> None:
             print(stopped, file=sys.stderr)
         sys.exit(stopped.exit_code)
     except Exception as fault:
-        from manyheads.imports import explain_fault
+        from manyheads.config.plugins import explain_fault
 
         told = explain_fault(fault)
         if told is None:

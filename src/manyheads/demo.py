@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyheads.recipe_file import load_recipe
+from manyheads.config.load import load_recipe
 from manyheads.training import train
 
 SENTENCES = (

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from manyheads.config.training import EvaluateSettings
 from manyheads.metrics import overall, score
 from manyheads.model import ManyHeads, TaskTokens
 from manyheads.predict import predict_tasks
 from manyheads.seeding import generator
 from manyheads.tasks import Task
-from manyheads.training_settings import EvaluateSettings
 
 
 @dataclass(frozen=True)

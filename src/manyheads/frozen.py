@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from manyheads.choices import dump_choice
+from manyheads.config.part import dump_choice
+from manyheads.config.training import trained_layers
 from manyheads.encoder.bert import Bert
 from manyheads.errors import UserError
 from manyheads.model import ManyHeads, TaskTokens, evaluating
 from manyheads.schedule import Phase
 from manyheads.storage.files import cache_folder, mapped
 from manyheads.tokens import Sequence, pack
-from manyheads.training_settings import trained_layers
 
 if TYPE_CHECKING:
     from manyheads.job import TrainingJob

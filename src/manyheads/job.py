@@ -19,15 +19,15 @@ from manyheads import registry
 from manyheads.announce import announce
 from manyheads.bfloat16 import check_bfloat16
 from manyheads.combine.backward import Backward
+from manyheads.config.plugins import fingerprint, imported_parts
+from manyheads.config.recipe import EncoderSettings, Recipe
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
 from manyheads.evaluate import fixed_subset
-from manyheads.imports import fingerprint, imported_parts
 from manyheads.model import ManyHeads, TaskTokens, UnfitPart
 from manyheads.optim import build_optimizer
 from manyheads.processes import Processes, join_processes
 from manyheads.progress import Reporter
-from manyheads.recipe import EncoderSettings, Recipe
 from manyheads.run_folder import make_folder, open_folder
 from manyheads.sampling import Batch, Supply
 from manyheads.schedule import Schedule, plan_schedule

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from manyheads.combine import Scalarizer
-from manyheads.training_settings import Shape, Training
+from manyheads.config.training import Shape, Training
 
 TASK_WEIGHTS = "task weights"  # the group of what scalarizers learn
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from manyheads.checkpoint import load_model
+from manyheads.config.load import load_recipe
+from manyheads.config.recipe import Recipe, Source
 from manyheads.data.examples import Examples
 from manyheads.data.raw_rows import RawRows
 from manyheads.data.readers import read_chunks
@@ -19,8 +21,6 @@ from manyheads.evaluate import Evaluation, evaluate_model
 from manyheads.model import ManyHeads, TaskTokens
 from manyheads.predict import describe, predict_tasks
 from manyheads.progress import Reporter
-from manyheads.recipe import Recipe, Source
-from manyheads.recipe_file import load_recipe
 from manyheads.storage.strings import Strings
 from manyheads.task_data import load_tasks, read_unlabelled
 from manyheads.tasks import Task

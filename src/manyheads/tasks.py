@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from manyheads import metrics, registry
-from manyheads.choices import Choice, dump_choice, head_misfit, load_choice, output_misfit
+from manyheads.config.part import Choice, dump_choice, head_misfit, load_choice, output_misfit
+from manyheads.config.recipe import Predictions
 from manyheads.data.labels import Kind, LabelReader
 from manyheads.data.raw_rows import Columns
-from manyheads.recipe import Predictions
 
 PARTS = ("encoding", "pooling", "head", "output", "loss")
 

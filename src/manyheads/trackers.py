@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError, nearest
-from manyheads.recipe import Recipe
 
 if TYPE_CHECKING:
     from manyheads.job import TrainingJob

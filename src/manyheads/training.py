@@ -14,6 +14,7 @@ import numpy as np
 from manyheads import checkpoint as saved
 from manyheads.combine import Sum
 from manyheads.combine.backward import NonFiniteLoss
+from manyheads.config.recipe import Recipe
 from manyheads.conflicts import measure_conflicts
 from manyheads.errors import Interrupted, UserError
 from manyheads.evaluate import Evaluation
@@ -24,7 +25,6 @@ from manyheads.optim import clip_gradients, relative_rates, set_rates
 from manyheads.plan import peak_gigabytes, short_plan
 from manyheads.predict import predict_tasks, write_answers, write_predictions
 from manyheads.progress import Reporter, duration
-from manyheads.recipe import Recipe
 from manyheads.resting import rest_or_return
 from manyheads.run import Run, evaluate_with_progress
 from manyheads.sampling import Batch

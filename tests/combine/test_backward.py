@@ -12,10 +12,10 @@ import torch
 
 from manyheads.combine import Combination, Sum
 from manyheads.combine.backward import Backward, NonFiniteLoss, split_passes
+from manyheads.config.load import load_recipe
+from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
 from manyheads.model import ManyHeads, TaskTokens
-from manyheads.recipe import EncoderSettings
-from manyheads.recipe_file import load_recipe
 from manyheads.sampling import Batch
 from manyheads.task_data import load_tasks
 from manyheads.tokens import Tokenizer

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from manyheads.combine.tables import Rows, WholeTables
+from manyheads.config.load import load_recipe
 from manyheads.job import assemble
 from manyheads.progress import Reporter
-from manyheads.recipe_file import load_recipe
 from manyheads.schedule import set_trainable
 
 

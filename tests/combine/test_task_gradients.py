@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from building import CLASSES, NUMBERS, TWO, a_task
-from manyheads.choices import Choice
 from manyheads.combine import Aggregator, Combination, Sum
 from manyheads.combine.backward import Backward, Step
 from manyheads.combine.tables import Rows as TouchedRows
 from manyheads.combine.task_gradients import TaskGradients, layer_group, shared_parameters
+from manyheads.config.part import Choice
 from manyheads.model import ManyHeads
 from manyheads.registry import Part, find, parts
 from manyheads.sampling import Batch

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from command import check_refused, manyheads
+from manyheads.config.load import load_recipe
 from manyheads.errors import UserError
-from manyheads.recipe_file import load_recipe
 from manyheads.task_data import TaskData, load_tasks
 
 ToyRecipe = Callable[..., dict[str, Any]]

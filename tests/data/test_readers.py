@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from manyheads.config.recipe import Source
 from manyheads.data import demo
 from manyheads.data.readers import CHUNK, Chunk, read_chunks, source_name
 from manyheads.errors import UserError
-from manyheads.recipe import Source
 
 ROWS = [["a1", "a film, good", "3"], ["a2", 'he said "no"', "0"], ["a3", "zwei\nZeilen – ü", "1"]]
 

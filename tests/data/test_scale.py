@@ -19,6 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyheads import tokens
+from manyheads.config.load import load_recipe
+from manyheads.config.recipe import Source
 from manyheads.data import examples as reading
 from manyheads.data import raw_rows, readers, strings
 from manyheads.data.examples import Examples, label_rows, read_rows
@@ -27,8 +29,6 @@ from manyheads.data.raw_rows import BadRow, Columns, RawRows
 from manyheads.data.readers import Chunk
 from manyheads.errors import UserError
 from manyheads.model import TaskTokens
-from manyheads.recipe import Source
-from manyheads.recipe_file import load_recipe
 from manyheads.storage.strings import StringFiles, Strings
 from manyheads.task_data import load_tasks
 from manyheads.tokens import Tokenizer, tokenise

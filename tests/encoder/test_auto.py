@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AlbertConfig, AutoModel, DistilBertConfig, ElectraConfig, ModernBertConfig, RobertaConfig
 
+from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.weights import load_encoder
 from manyheads.errors import UserError
-from manyheads.recipe import EncoderSettings
 from manyheads.tokens import Sequence, pack
 
 SIZES: dict[str, Any] = {"vocab_size": 99, "pad_token_id": 1}

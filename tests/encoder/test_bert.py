@@ -10,10 +10,10 @@ import torch
 from transformers import BertModel
 
 from conftest import write_toy_encoder
+from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.bert import Bert
 from manyheads.encoder.in_place import PIECE
 from manyheads.encoder.weights import load_encoder, to_hugging_face
-from manyheads.recipe import EncoderSettings
 from manyheads.tokens import Keep, PackedTokens, Sequence, pack
 
 LENGTHS = (7, 1, 512, 30, 7, 12, 100)

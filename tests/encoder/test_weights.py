@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from conftest import write_toy_encoder
+from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import weights
 from manyheads.encoder.weights import from_hugging_face, load_encoder, locate, to_hugging_face
 from manyheads.errors import UserError
-from manyheads.recipe import EncoderSettings
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from building import CLASSES, MULTI, NUMBERS, TWO, a_task
-from manyheads.choices import Choice
+from manyheads.config.part import Choice
 from manyheads.losses import (
     BinaryCrossEntropy,
     CoSent,

@@ -16,11 +16,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, BertConfig, BertForMaskedLM
 
 from command import check_refused, manyheads, start
+from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
 from manyheads.pretrain.head import load_head
 from manyheads.pretrain.masking import Vocabulary, hide
 from manyheads.pretrain.run import Guesser
-from manyheads.recipe import EncoderSettings
 from manyheads.tokens import Sequence, Tokenizer
 
 RecipeFile = Callable[..., Path]

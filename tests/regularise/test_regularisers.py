@@ -167,7 +167,7 @@ def test_smart_equals_a_slow_reference(
 
 
 def test_smart_with_weight_0_is_plain_training(toy_encoder: Path) -> None:
-    from manyheads.choices import Choice
+    from manyheads.config.part import Choice
     from manyheads.regularise import build_regularisers
 
     assert build_regularisers([Choice(name="smart", options={"weight": 0.0})], NAMES) == ()

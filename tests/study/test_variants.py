@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from manyheads.config.load import load_recipe
 from manyheads.errors import UserError
-from manyheads.recipe_file import load_recipe
 from manyheads.study.cost import describe_cost
 from manyheads.study.identity import run_identity
 from manyheads.study.run import Place

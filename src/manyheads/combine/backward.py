@@ -21,6 +21,7 @@ from manyheads.combine.base import Aggregator
 from manyheads.combine.combination import Combination
 from manyheads.combine.tables import Rows, WholeTables, add_up_rows, touched_rows_only
 from manyheads.combine.task_gradients import TaskGradients, shared_parameters
+from manyheads.config.training import trained_layers
 from manyheads.errors import UserError
 from manyheads.model import Inputs, ManyHeads, TaskTokens
 from manyheads.processes import Processes
@@ -29,7 +30,6 @@ from manyheads.sampling import Batch
 from manyheads.seeding import draw_state, draws
 from manyheads.tokens import Sequence as TokenSequence
 from manyheads.tokens import merge_equal
-from manyheads.training_settings import trained_layers
 
 Pass = list[tuple[str, list[int], Inputs]]  # (task, rows, their encoder inputs)
 

@@ -12,8 +12,8 @@ from manyheads.combine.base import Aggregator, Scalarizer
 from manyheads.seeding import draws
 
 if TYPE_CHECKING:
-    from manyheads.choices import Choice
-    from manyheads.training_settings import CombineSettings
+    from manyheads.config.part import Choice
+    from manyheads.config.training import CombineSettings
 
 COPIES = {"float32": None, "bf16": torch.bfloat16}
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from manyheads.choices import Choice
+from manyheads.config.part import Choice
+from manyheads.config.recipe import EncoderSettings, Recipe, Source
 from manyheads.data.examples import read_rows
 from manyheads.data.findings import SEVERITIES, Finding, Severity, Split, Texts, shown_texts
 from manyheads.data.labels import BadLabel, LabelReader
@@ -23,7 +24,6 @@ from manyheads.encoder.weights import is_bert, locate, read_config
 from manyheads.encodings import Encoding
 from manyheads.errors import UserError
 from manyheads.progress import Reporter
-from manyheads.recipe import EncoderSettings, Recipe, Source
 from manyheads.storage.strings import Strings
 from manyheads.task_data import check_files, choose_columns, choose_reader, present_sources, same_rows
 from manyheads.tokens import Tokenizer, tokenise

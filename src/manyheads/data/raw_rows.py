@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from manyheads.config.recipe import Source
 from manyheads.data.readers import file_format, find_file
 from manyheads.errors import UserError
-from manyheads.recipe import Source
 from manyheads.storage.files import cache_folder, file_sha256, mapped, written_aside
 from manyheads.storage.strings import StringFiles, Strings, StringsWriter
 

@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, cast
 
+from manyheads.config.recipe import Source
 from manyheads.errors import UserError, nearest
-from manyheads.recipe import Source
 
 CHUNK = 10_000
 FORMATS = ("csv", "tsv", "jsonl", "parquet")

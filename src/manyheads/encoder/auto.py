@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.base import Encoder
 from manyheads.errors import UserError
-from manyheads.recipe import EncoderSettings
 from manyheads.tokens import PackedTokens
 
 LONGEST = 512

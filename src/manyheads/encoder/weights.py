@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.base import Encoder
 from manyheads.encoder.bert import Bert, BertConfig
 from manyheads.encoder.toy import toy_encoder
 from manyheads.errors import UserError
-from manyheads.recipe import EncoderSettings
 from manyheads.seeding import draws
 from manyheads.storage.files import cache_folder, file_sha256
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from manyheads.choices import Choice
+from manyheads.config.part import Choice
 
 
 class Head(nn.Module):

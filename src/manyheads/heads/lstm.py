@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyheads.choices import Choice
+from manyheads.config.part import Choice
 from manyheads.heads.linear import Linear
 from manyheads.registry import Count, Share, register
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from manyheads.choices import Choice
+from manyheads.config.part import Choice
 from manyheads.metrics.base import find
 
 if TYPE_CHECKING:

@@ -22,6 +22,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from manyheads import checkpoint as saved
+from manyheads.config.recipe import Recipe
+from manyheads.config.training import Training
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import Interrupted, UserError
 from manyheads.job import check_length, start_accelerator
@@ -30,13 +32,11 @@ from manyheads.pretrain.head import FILE, load_head
 from manyheads.pretrain.masking import Vocabulary, hide
 from manyheads.pretrain.texts import collect_texts
 from manyheads.progress import Reporter, duration
-from manyheads.recipe import Recipe
 from manyheads.sampling.base import Passes, Supply
 from manyheads.seeding import draws, generator
 from manyheads.stopping import stop_signals
 from manyheads.storage.files import restore_folder, write_folder, write_text
 from manyheads.tokens import Sequence, Tokenizer, pack
-from manyheads.training_settings import Training
 
 HELD_OUT = 500  # texts at the most, on which the guesses are judged before and after
 ENCODER = "encoder"  # the folder that a recipe names afterwards
@@ -104,7 +104,7 @@ def pretrain(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Pa
 
 def resume_pretraining(folder: Path, quiet: bool = False) -> Path:
     """Go on with pre-training that was stopped or killed, to the same result."""
-    from manyheads.recipe_file import load_recipe
+    from manyheads.config.load import load_recipe
 
     if (folder / ENCODER).is_dir():
         return folder / ENCODER

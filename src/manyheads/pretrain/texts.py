@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.pretrain.masking import Vocabulary
-from manyheads.recipe import Recipe
 from manyheads.storage.strings import Strings
 from manyheads.task_data import load_tasks
 from manyheads.tokens import Sequence, Tokenizer, tokenise, truncate_pair

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from manyheads.choices import Choice
+from manyheads.config.part import Choice
 from manyheads.regularise.base import Regulariser, View, divergence
 from manyheads.regularise.bregman import Bregman
 from manyheads.regularise.norms import L1, L2

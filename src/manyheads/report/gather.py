@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.metrics import primary
-from manyheads.recipe import Recipe
 from manyheads.run import Run
 from manyheads.task_data import load_tasks
 from manyheads.tasks import Task

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.metrics import overall, primary
 from manyheads.metrics.base import Metric, find
-from manyheads.recipe import Recipe
 from manyheads.study.bootstrap import drawn_metric
 from manyheads.study.results import Result
 from manyheads.study.settings import Study

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from manyheads import __version__
+from manyheads.config.plugins import fingerprint
+from manyheads.config.recipe import Recipe, Source
 from manyheads.data.readers import find_file
-from manyheads.imports import fingerprint
-from manyheads.recipe import Recipe, Source
 from manyheads.storage.files import file_sha256
 from manyheads.task_data import check_files
 

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+from manyheads.config.recipe import Recipe
 from manyheads.errors import Interrupted, UserError
 from manyheads.progress import SECONDS_BETWEEN_LINES, Reporter, duration
-from manyheads.recipe import Recipe
 from manyheads.run import Run
 from manyheads.stopping import stop_signals
 from manyheads.storage.files import write_text

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
+from manyheads.config.load import STUDIES, explain_faults, parse_file
+from manyheads.config.location import Origin
+from manyheads.config.training import FileName, Model
 from manyheads.errors import UserError, nearest
-from manyheads.origin import Origin
-from manyheads.recipe_file import STUDIES, explain_faults, parse_file
-from manyheads.training_settings import FileName, Model
 
 Overrides = dict[str, Any]  # as on the command line: {'training.epochs': 1}
 SEEDS = "a study sets the seed of every run itself; `seeds: [5, 6]` says which."

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 
+from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
-from manyheads.recipe import Recipe
 from manyheads.sampling import Supply
 from manyheads.schedule import plan_schedule
 from manyheads.study.comparison import (

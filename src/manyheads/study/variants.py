@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from manyheads.config.load import load_recipe
+from manyheads.config.recipe import Recipe
 from manyheads.encoder.weights import locate, read_config
 from manyheads.errors import UserError
-from manyheads.recipe import Recipe
-from manyheads.recipe_file import load_recipe
 from manyheads.study.settings import Overrides, Study, Variant, stacked
 
 ALL = ""  # the member of a row whose one run answers for every task

@@ -15,7 +15,8 @@ from pydantic import (
     model_validator,
 )
 
-from manyheads.choices import (
+from manyheads.config.location import Origin
+from manyheads.config.part import (
     Choice,
     EncodingChoice,
     HeadChoice,
@@ -27,10 +28,7 @@ from manyheads.choices import (
     head_misfit,
     output_misfit,
 )
-from manyheads.data.labels import Kind, normalise
-from manyheads.errors import nearest
-from manyheads.origin import Origin
-from manyheads.training_settings import (
+from manyheads.config.training import (
     CheckpointSettings,
     CombineSettings,
     EvaluateSettings,
@@ -42,6 +40,8 @@ from manyheads.training_settings import (
     Regularisers,
     Training,
 )
+from manyheads.data.labels import Kind, normalise
+from manyheads.errors import nearest
 
 # --- sections --------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from command import check_refused, manyheads
-from manyheads import UserError, imports, load_recipe, registry
+from manyheads import UserError, load_recipe, registry
+from manyheads.config import plugins as imports
 from manyheads.registry import parts
 
 PART = '''

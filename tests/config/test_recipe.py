@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from manyheads.config.load import load_recipe, parse_overrides, shipped_recipes
+from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
-from manyheads.recipe import Recipe
-from manyheads.recipe_file import load_recipe, parse_overrides, shipped_recipes
 from manyheads.registry import parts
 from manyheads.task_data import load_tasks
 

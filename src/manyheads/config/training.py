@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from manyheads import registry
-from manyheads.choices import Choice, OptionalAggregator, OptionalSampler, RegulariserChoice, ScalarizerChoice
+from manyheads.config.part import Choice, OptionalAggregator, OptionalSampler, RegulariserChoice, ScalarizerChoice
 from manyheads.errors import nearest
 from manyheads.registry import Share
 

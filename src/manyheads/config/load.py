@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from manyheads.config.location import KeyPath, Origin
+from manyheads.config.plugins import import_parts
+from manyheads.config.recipe import Recipe, source_mapping
 from manyheads.errors import UserError, nearest
-from manyheads.imports import import_parts
-from manyheads.origin import KeyPath, Origin
-from manyheads.recipe import Recipe, source_mapping
 
 EXAMPLE = "tasks:\n    reviews:\n      train: reviews.csv"
 
