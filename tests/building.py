@@ -10,7 +10,7 @@ import torch
 from manyheads.config.part import Choice
 from manyheads.config.recipe import EncoderSettings
 from manyheads.data.labels import LabelReader
-from manyheads.data.raw_rows import Columns
+from manyheads.data.table import Columns
 from manyheads.encoder import load_encoder
 from manyheads.encoder.bert import Bert, BertConfig, random_bert
 from manyheads.model import Inputs, ManyHeads

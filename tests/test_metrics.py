@@ -13,7 +13,7 @@ import pytest
 from manyheads import registry
 from manyheads.config.part import Choice
 from manyheads.data.labels import Kind, LabelReader
-from manyheads.data.raw_rows import Columns
+from manyheads.data.table import Columns
 from manyheads.metrics import better, default_metrics, metric, overall, primary, score, unfit
 from manyheads.registry import Part, find, parts
 from manyheads.tasks import Task

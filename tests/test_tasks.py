@@ -13,7 +13,7 @@ from manyheads.config.load import load_recipe
 from manyheads.config.part import Choice
 from manyheads.config.recipe import Predictions, Source
 from manyheads.data.labels import LabelReader
-from manyheads.data.raw_rows import Columns
+from manyheads.data.table import Columns
 from manyheads.errors import UserError
 from manyheads.task_data import TaskData, load_tasks, read_unlabelled
 from manyheads.tasks import Task

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyheads.data.examples import Examples
+from manyheads.data.dataset import Examples
 from manyheads.encoder import Encoder
 from manyheads.encodings import Encoding, Pooling
 from manyheads.losses import Loss

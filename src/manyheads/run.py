@@ -13,9 +13,9 @@ import numpy as np
 from manyheads.checkpoint import load_model
 from manyheads.config.load import load_recipe
 from manyheads.config.recipe import Recipe, Source
-from manyheads.data.examples import Examples
-from manyheads.data.raw_rows import RawRows
+from manyheads.data.dataset import Examples
 from manyheads.data.readers import read_chunks
+from manyheads.data.table import RawRows
 from manyheads.errors import UserError, nearest
 from manyheads.evaluate import Evaluation, evaluate_model
 from manyheads.model import ManyHeads, TaskTokens

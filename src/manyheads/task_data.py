@@ -10,10 +10,10 @@ import numpy as np
 from manyheads import metrics, registry
 from manyheads.config.part import Choice
 from manyheads.config.recipe import Recipe, Source, TaskSettings
-from manyheads.data.examples import Examples, label_columns, label_rows, read_rows, recognise_columns
+from manyheads.data.dataset import Examples, label_columns, label_rows, read_rows, recognise_columns
 from manyheads.data.labels import LabelReader, infer_reader
-from manyheads.data.raw_rows import Columns, RawRows
 from manyheads.data.readers import find_file, read_chunks, source_name
+from manyheads.data.table import Columns, RawRows
 from manyheads.errors import UserError
 from manyheads.seeding import generator
 from manyheads.tasks import PARTS, Task, unfit_parts

@@ -9,7 +9,7 @@ from manyheads import metrics, registry
 from manyheads.config.part import Choice, dump_choice, head_misfit, load_choice, output_misfit
 from manyheads.config.recipe import Predictions
 from manyheads.data.labels import Kind, LabelReader
-from manyheads.data.raw_rows import Columns
+from manyheads.data.table import Columns
 
 PARTS = ("encoding", "pooling", "head", "output", "loss")
 

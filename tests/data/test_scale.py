@@ -21,14 +21,16 @@ from hypothesis import strategies as st
 from manyheads import tokens
 from manyheads.config.load import load_recipe
 from manyheads.config.recipe import Source
-from manyheads.data import examples as reading
-from manyheads.data import raw_rows, readers, strings
-from manyheads.data.examples import Examples, label_rows, read_rows
+from manyheads.data import dataset as reading
+from manyheads.data import readers
+from manyheads.data import table as raw_rows
+from manyheads.data.dataset import Examples, label_rows, read_rows
 from manyheads.data.labels import BETWEEN, FAULT, NONE, BadLabel, LabelReader
-from manyheads.data.raw_rows import BadRow, Columns, RawRows
 from manyheads.data.readers import Chunk
+from manyheads.data.table import BadRow, Columns, RawRows
 from manyheads.errors import UserError
 from manyheads.model import TaskTokens
+from manyheads.storage import strings
 from manyheads.storage.strings import StringFiles, Strings
 from manyheads.task_data import load_tasks
 from manyheads.tokens import Tokenizer, tokenise

@@ -13,12 +13,12 @@ import numpy as np
 
 from manyheads.config.part import Choice
 from manyheads.config.recipe import EncoderSettings, Recipe, Source
-from manyheads.data.examples import read_rows
+from manyheads.data.dataset import read_rows
 from manyheads.data.findings import SEVERITIES, Finding, Severity, Split, Texts, shown_texts
 from manyheads.data.labels import BadLabel, LabelReader
-from manyheads.data.raw_rows import BadRow, Columns
 from manyheads.data.readers import file_format, find_file, read_chunks, source_name
 from manyheads.data.repeated import common_sentences, conflicts, duplicates, overlap
+from manyheads.data.table import BadRow, Columns
 from manyheads.encoder.auto import LONGEST, OFFSET_POSITIONS
 from manyheads.encoder.weights import is_bert, locate, read_config
 from manyheads.encodings import Encoding

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Literal
 
 from manyheads.data.labels import BETWEEN
-from manyheads.data.raw_rows import RawRows
+from manyheads.data.table import RawRows
 
 Severity = Literal["error", "warning", "note"]  # error: training would stop
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")

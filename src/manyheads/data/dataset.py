@@ -12,8 +12,8 @@ import numpy as np
 
 from manyheads.config.recipe import Source
 from manyheads.data.labels import FAULT, YES, BadLabel, LabelReader, as_list, normalise
-from manyheads.data.raw_rows import BadRow, Columns, Piece, RawRows, hold_rows, keep_rows, kept_folder, open_rows
 from manyheads.data.readers import Chunk, read_chunks, source_name
+from manyheads.data.table import BadRow, Columns, Piece, RawRows, hold_rows, keep_rows, kept_folder, open_rows
 from manyheads.errors import UserError, nearest
 from manyheads.storage.strings import Strings
 

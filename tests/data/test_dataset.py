@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from manyheads.config.recipe import Source
-from manyheads.data.examples import Examples, label_rows, read_rows, recognise_columns
+from manyheads.data.dataset import Examples, label_rows, read_rows, recognise_columns
 from manyheads.data.labels import LabelReader
-from manyheads.data.raw_rows import Columns
+from manyheads.data.table import Columns
 from manyheads.errors import UserError
 
 ZERO_TO_TWO = LabelReader("classification", ("0", "1", "2"), {"0": 0, "1": 1, "2": 2})
