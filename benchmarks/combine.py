@@ -25,7 +25,7 @@ from manyheads.job import TrainingJob, assemble
 from manyheads.progress import Reporter
 from manyheads.registry import find
 from manyheads.schedule import set_trainable
-from manyheads.tokens import merge_equal, pack
+from manyheads.tokens.packing import merge_equal, pack
 from side_by_side import machine, peak_memory, ratio, time_in_turns, write_block
 
 

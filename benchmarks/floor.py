@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 
 from manyheads.encoder.bert import Bert
-from manyheads.tokens import PackedTokens
+from manyheads.tokens.packing import PackedTokens
 
 Product = tuple[int, int, int]  # [a, b] · [b, c]
 

@@ -32,7 +32,7 @@ LABELS = ("awful", "poor", "fair", "good", "great")
 def make_data(file: Path, rows: int) -> None:
     """Texts of two random halves each: random enough, and made in seconds."""
     from manyheads.encoder.weights import locate
-    from manyheads.tokens import Tokenizer
+    from manyheads.tokens.tokenizer import Tokenizer
 
     draw = random.Random(rows)
     known = sorted(w for w in Tokenizer(locate("all-MiniLM-L6-v2").folder).backend.get_vocab() if w.isalpha())

@@ -17,7 +17,8 @@ from manyheads.model import Inputs, ManyHeads
 from manyheads.registry import find
 from manyheads.storage.strings import Strings
 from manyheads.tasks import Task, unfit_parts
-from manyheads.tokens import TokenColumn, Tokenizer, tokenise_once
+from manyheads.tokens.column import TokenColumn, tokenise_once
+from manyheads.tokens.tokenizer import Tokenizer
 
 CLASSES = LabelReader("classification", ("a", "b", "c"), {"a": 0, "b": 1, "c": 2})
 TWO = LabelReader("classification", ("no", "yes"), {"no": 0, "yes": 1})

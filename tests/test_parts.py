@@ -15,7 +15,7 @@ from manyheads.encodings import Encoding, Pooling
 from manyheads.losses import Loss
 from manyheads.registry import FAMILIES, Part, find, parts
 from manyheads.tasks import Task
-from manyheads.tokens import Tokenizer
+from manyheads.tokens.tokenizer import Tokenizer
 
 KEYS = {"encodings": "encoding", "pooling": "pooling", "heads": "head", "outputs": "output", "losses": "loss"}
 LEARNING = [part for family in KEYS for part in parts(family)]

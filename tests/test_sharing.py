@@ -24,7 +24,7 @@ from manyheads.model import ManyHeads
 from manyheads.predict import predict_tasks
 from manyheads.progress import Reporter
 from manyheads.task_data import load_tasks
-from manyheads.tokens import PackedTokens, Sequence, merge_equal
+from manyheads.tokens.packing import PackedTokens, Sequence, merge_equal
 
 
 class Tokens:

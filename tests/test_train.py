@@ -15,7 +15,8 @@ from transformers import AutoModel
 from manyheads import Run, UserError, load_recipe, resume, train
 from manyheads.checkpoint import load_model
 from manyheads.storage.strings import Strings
-from manyheads.tokens import Sequence, pack, tokenise_once
+from manyheads.tokens.column import tokenise_once
+from manyheads.tokens.packing import Sequence, pack
 
 ToyRecipe = Callable[..., dict[str, Any]]
 

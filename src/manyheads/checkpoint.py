@@ -23,7 +23,7 @@ from manyheads.errors import UserError
 from manyheads.model import ManyHeads
 from manyheads.storage.files import CHECKSUMS, DAMAGED, check_folder, restore_folder, write_folder
 from manyheads.tasks import Task
-from manyheads.tokens import Tokenizer
+from manyheads.tokens.tokenizer import Tokenizer
 
 TOKENIZER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "merges.txt",
                    "vocab.json", "spiece.model", "sentencepiece.bpe.model", "added_tokens.json")  # fmt: skip

@@ -25,7 +25,7 @@ from manyheads.errors import UserError
 from manyheads.model import ManyHeads, TaskTokens, evaluating
 from manyheads.schedule import Phase
 from manyheads.storage.files import cache_folder, mapped
-from manyheads.tokens import Sequence, pack
+from manyheads.tokens.packing import Sequence, pack
 
 if TYPE_CHECKING:
     from manyheads.job import TrainingJob

@@ -34,7 +34,7 @@ from manyheads.schedule import Schedule, plan_schedule
 from manyheads.storage.files import restore_folder
 from manyheads.task_data import load_tasks
 from manyheads.tasks import PARTS, Task
-from manyheads.tokens import Tokenizer
+from manyheads.tokens.tokenizer import Tokenizer
 from manyheads.trackers import check_trackers, numbers_of, tracker_settings
 
 

@@ -19,7 +19,9 @@ from manyheads.encodings import Encoding, Pooling
 from manyheads.losses import Loss
 from manyheads.seeding import draws
 from manyheads.tasks import Task
-from manyheads.tokens import PackedTokens, Sequence, TokenColumn, Tokenizer, merge_equal, pack, tokenise, tokenise_once
+from manyheads.tokens.column import TokenColumn, tokenise, tokenise_once
+from manyheads.tokens.packing import PackedTokens, Sequence, merge_equal, pack
+from manyheads.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from manyheads.frozen import FrozenStates

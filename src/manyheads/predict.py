@@ -14,7 +14,7 @@ from manyheads.data.labels import NONE
 from manyheads.model import Inputs, ManyHeads, TaskTokens, evaluating
 from manyheads.storage.files import write_text
 from manyheads.tasks import Task
-from manyheads.tokens import merge_equal
+from manyheads.tokens.packing import merge_equal
 
 
 @torch.no_grad()

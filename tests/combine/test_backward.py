@@ -18,7 +18,7 @@ from manyheads.encoder import load_encoder
 from manyheads.model import ManyHeads, TaskTokens
 from manyheads.sampling import Batch
 from manyheads.task_data import load_tasks
-from manyheads.tokens import Tokenizer
+from manyheads.tokens.tokenizer import Tokenizer
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads import tokens
 from manyheads.config.load import load_recipe
 from manyheads.config.recipe import Source
 from manyheads.data import dataset as reading
@@ -33,7 +32,9 @@ from manyheads.model import TaskTokens
 from manyheads.storage import strings
 from manyheads.storage.strings import StringFiles, Strings
 from manyheads.task_data import load_tasks
-from manyheads.tokens import Tokenizer, tokenise
+from manyheads.tokens import column as tokens
+from manyheads.tokens.column import tokenise
+from manyheads.tokens.tokenizer import Tokenizer
 
 TEXT = Columns(("text",), "label", None)
 CLASSES = LabelReader("classification", ("0", "1", "2"), {"0": 0, "1": 1, "2": 2})

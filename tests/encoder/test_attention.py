@@ -9,7 +9,7 @@ import torch
 from manyheads.encoder.attention import attend
 from manyheads.encoder.layout import lay_out
 from manyheads.seeding import draws
-from manyheads.tokens import Keep, Sequence, pack
+from manyheads.tokens.packing import Keep, Sequence, pack
 
 HEADS, SIZE = 2, 3
 

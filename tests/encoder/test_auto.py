@@ -13,7 +13,7 @@ from transformers import AlbertConfig, AutoModel, DistilBertConfig, ElectraConfi
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.weights import load_encoder
 from manyheads.errors import UserError
-from manyheads.tokens import Sequence, pack
+from manyheads.tokens.packing import Sequence, pack
 
 SIZES: dict[str, Any] = {"vocab_size": 99, "pad_token_id": 1}
 USUAL = {**SIZES, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}

@@ -14,7 +14,7 @@ from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.bert import Bert
 from manyheads.encoder.in_place import PIECE
 from manyheads.encoder.weights import load_encoder, to_hugging_face
-from manyheads.tokens import Keep, PackedTokens, Sequence, pack
+from manyheads.tokens.packing import Keep, PackedTokens, Sequence, pack
 
 LENGTHS = (7, 1, 512, 30, 7, 12, 100)
 OUTPUT = {torch.float32: 1e-5, torch.float64: 1e-10}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from manyheads.registry import find
-from manyheads.tokens import Tokenizer
+from manyheads.tokens.tokenizer import Tokenizer
 
 # two pairs: u = (3, 4), v = (4, −3) are orthogonal; u = (1, 2), v = (2, 4) are parallel
 POOLED = torch.tensor([[3.0, 4.0], [4.0, -3.0], [1.0, 2.0], [2.0, 4.0]], dtype=torch.float64)

@@ -21,7 +21,8 @@ from manyheads.encoder import load_encoder
 from manyheads.pretrain.head import load_head
 from manyheads.pretrain.masking import Vocabulary, hide
 from manyheads.pretrain.run import Guesser
-from manyheads.tokens import Sequence, Tokenizer
+from manyheads.tokens.packing import Sequence
+from manyheads.tokens.tokenizer import Tokenizer
 
 RecipeFile = Callable[..., Path]
 
@@ -268,7 +269,7 @@ def test_loss_and_rate_by_hand(recipe_file: RecipeFile, toy_data: Path) -> None:
 
 def test_pairs_have_the_segments_of_pairs(toy_encoder: Path, vocabulary: Vocabulary) -> None:
     from manyheads.pretrain.texts import _frame
-    from manyheads.tokens import Tokenizer
+    from manyheads.tokens.tokenizer import Tokenizer
 
     one = _frame(Tokenizer(toy_encoder), [np.array([9, 10]), np.array([11])], 64)
     assert one.segments.tolist() == [0, 0, 0, 0, 1, 1]

@@ -21,7 +21,7 @@ from manyheads.report.errors import cut_words, slices, suspicious_labels, worst_
 from manyheads.report.findings import findings, headlines, wilson
 from manyheads.report.gather import RunFacts, TaskAnswers
 from manyheads.report.run_report import run_report
-from manyheads.tokens import Tokenizer
+from manyheads.tokens.tokenizer import Tokenizer
 
 
 class Page(HTMLParser):

@@ -28,8 +28,8 @@ from manyheads.processes import Processes
 from manyheads.regularise.base import Regulariser, View, wide
 from manyheads.sampling import Batch
 from manyheads.seeding import draw_state, draws
-from manyheads.tokens import Sequence as TokenSequence
-from manyheads.tokens import merge_equal
+from manyheads.tokens.packing import Sequence as TokenSequence
+from manyheads.tokens.packing import merge_equal
 
 Pass = list[tuple[str, list[int], Inputs]]  # (task, rows, their encoder inputs)
 

@@ -26,7 +26,8 @@ from manyheads.errors import UserError
 from manyheads.progress import Reporter
 from manyheads.storage.strings import Strings
 from manyheads.task_data import check_files, choose_columns, choose_reader, present_sources, same_rows
-from manyheads.tokens import Tokenizer, tokenise
+from manyheads.tokens.column import tokenise
+from manyheads.tokens.tokenizer import Tokenizer
 
 SHOWN_CLASSES = 12
 UNBALANCED = 10  # the largest class has so many times the rows of the smallest

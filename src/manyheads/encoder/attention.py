@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from manyheads.encoder.dropout import dropout_mask
 from manyheads.encoder.layout import Block, Gather, Layout, lay_out
-from manyheads.tokens import PackedTokens
+from manyheads.tokens.packing import PackedTokens
 
 
 def attend(query: Tensor | None, key_value: Tensor, tokens: PackedTokens, heads: int, drop: float) -> Tensor:

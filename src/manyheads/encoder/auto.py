@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.base import Encoder
 from manyheads.errors import UserError
-from manyheads.tokens import PackedTokens
+from manyheads.tokens.packing import PackedTokens
 
 LONGEST = 512
 

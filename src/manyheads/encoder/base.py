@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from manyheads.tokens import PackedTokens
+from manyheads.tokens.packing import PackedTokens
 
 
 class Encoder(nn.Module):

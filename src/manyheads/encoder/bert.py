@@ -24,7 +24,7 @@ from manyheads.encoder.attention import attend
 from manyheads.encoder.base import Encoder
 from manyheads.encoder.dropout import Dropout
 from manyheads.encoder.in_place import finish_in_place, may_run_in_place
-from manyheads.tokens import PackedTokens
+from manyheads.tokens.packing import PackedTokens
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from manyheads.tokens import Group
+from manyheads.tokens.packing import Group
 
 LIKE = 8  # lengths up to the same multiple of this share a block
 MANY = 16  # sequences of one length have a block of their own

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.encoder import Encoder
-from manyheads.tokens import Frame, Keep
+from manyheads.tokens.packing import Keep
+from manyheads.tokens.tokenizer import Frame
 
 if TYPE_CHECKING:
     from manyheads.tasks import Task

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from manyheads.encodings.base import Encoding, Ids
 from manyheads.registry import register
-from manyheads.tokens import Frame, truncate_pair
+from manyheads.tokens.packing import truncate_pair
+from manyheads.tokens.tokenizer import Frame
 
 
 @register("encodings", "cross", paper="A, B, E")

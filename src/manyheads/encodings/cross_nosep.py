@@ -9,7 +9,7 @@ import numpy as np
 from manyheads.encodings.base import Ids
 from manyheads.encodings.cross import Cross
 from manyheads.registry import register
-from manyheads.tokens import Frame
+from manyheads.tokens.tokenizer import Frame
 
 
 @register("encodings", "cross-nosep", paper="A")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from manyheads.encodings.base import Encoding, Ids
-from manyheads.tokens import Frame
+from manyheads.tokens.tokenizer import Frame
 
 SMALLEST_NORM = 1e-8  # guards the division where a vector is zero
 

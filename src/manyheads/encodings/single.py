@@ -7,7 +7,7 @@ from torch import Tensor
 
 from manyheads.encodings.base import Encoding, Ids
 from manyheads.registry import register
-from manyheads.tokens import Frame
+from manyheads.tokens.tokenizer import Frame
 
 
 @register("encodings", "single", paper="all")

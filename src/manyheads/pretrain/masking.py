@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyheads.errors import UserError
-from manyheads.tokens import Sequence, Tokenizer
+from manyheads.tokens.packing import Sequence
+from manyheads.tokens.tokenizer import Tokenizer
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "<pad>", "<unk>", "<s>", "</s>")
 REPLACED, SWAPPED = 0.8, 0.1  # of the chosen tokens: [MASK], another token at random; the rest stays as it is

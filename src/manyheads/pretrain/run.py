@@ -36,7 +36,8 @@ from manyheads.sampling.base import Passes, Supply
 from manyheads.seeding import draws, generator
 from manyheads.stopping import stop_signals
 from manyheads.storage.files import restore_folder, write_folder, write_text
-from manyheads.tokens import Sequence, Tokenizer, pack
+from manyheads.tokens.packing import Sequence, pack
+from manyheads.tokens.tokenizer import Tokenizer
 
 HELD_OUT = 500  # texts at the most, on which the guesses are judged before and after
 ENCODER = "encoder"  # the folder that a recipe names afterwards

@@ -11,7 +11,9 @@ from manyheads.errors import UserError
 from manyheads.pretrain.masking import Vocabulary
 from manyheads.storage.strings import Strings
 from manyheads.task_data import load_tasks
-from manyheads.tokens import Sequence, Tokenizer, tokenise, truncate_pair
+from manyheads.tokens.column import tokenise
+from manyheads.tokens.packing import Sequence, truncate_pair
+from manyheads.tokens.tokenizer import Tokenizer
 
 
 def collect_texts(

@@ -10,7 +10,7 @@ import numpy as np
 
 from manyheads.report.findings import wilson
 from manyheads.report.gather import TaskAnswers
-from manyheads.tokens import Tokenizer
+from manyheads.tokens.tokenizer import Tokenizer
 
 WORST = 5  # examples shown of each kind
 SURE = 0.9  # confidence of an answer that contradicts its label, to call the label suspicious

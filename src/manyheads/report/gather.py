@@ -16,7 +16,7 @@ from manyheads.metrics import primary
 from manyheads.run import Run
 from manyheads.task_data import load_tasks
 from manyheads.tasks import Task
-from manyheads.tokens import Tokenizer
+from manyheads.tokens.tokenizer import Tokenizer
 
 Records = list[dict[str, Any]]
 

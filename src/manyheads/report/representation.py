@@ -17,7 +17,8 @@ from manyheads.report.draw_training import legend_below, side_by_side
 from manyheads.report.gather import RunFacts, TaskAnswers
 from manyheads.report.style import FAINT, colour, short
 from manyheads.storage.strings import Strings
-from manyheads.tokens import Sequence, pack, tokenise_once
+from manyheads.tokens.column import tokenise_once
+from manyheads.tokens.packing import Sequence, pack
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors
 
-from manyheads import tokens as module
 from manyheads.encoder.weights import locate
 from manyheads.encodings import Cross, Single
 from manyheads.errors import UserError
 from manyheads.storage.strings import Strings
-from manyheads.tokens import Keep, Sequence, Tokenizer, pack, tokenise, tokenise_once, truncate_pair
+from manyheads.tokens import column as module
+from manyheads.tokens.column import tokenise, tokenise_once
+from manyheads.tokens.packing import Keep, Sequence, pack, truncate_pair
+from manyheads.tokens.tokenizer import Tokenizer
 
 SENTENCES = ["a good film", "the", "how do i learn to swim, cook and eat?", "2 old men play guitar. a dog sleeps"]
 

@@ -1,0 +1,1 @@
+"""Text → tokens, once; tokens → packed batches, with no padding."""
