@@ -31,7 +31,7 @@ LABELS = ("awful", "poor", "fair", "good", "great")
 
 def make_data(file: Path, rows: int) -> None:
     """Texts of two random halves each: random enough, and made in seconds."""
-    from manyheads.encoder.weights import locate
+    from manyheads.encoder.loading import locate
     from manyheads.tokens.tokenizer import Tokenizer
 
     draw = random.Random(rows)

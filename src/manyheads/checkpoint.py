@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from manyheads.config.recipe import EncoderSettings
-from manyheads.encoder.weights import load_encoder
+from manyheads.encoder.loading import load_encoder
 from manyheads.errors import UserError
 from manyheads.model import ManyHeads
 from manyheads.storage.files import CHECKSUMS, DAMAGED, check_folder, restore_folder, write_folder

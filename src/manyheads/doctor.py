@@ -13,7 +13,7 @@ def examine() -> dict[str, str]:
     """Each thing looked at, and what was found."""
     import torch
 
-    from manyheads.encoder.weights import KNOWN, locate, verify
+    from manyheads.encoder.loading import KNOWN, locate, verify
     from manyheads.errors import UserError
     from manyheads.storage.files import cache_folder
 

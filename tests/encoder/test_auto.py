@@ -11,7 +11,7 @@ import torch
 from transformers import AlbertConfig, AutoModel, DistilBertConfig, ElectraConfig, ModernBertConfig, RobertaConfig
 
 from manyheads.config.recipe import EncoderSettings
-from manyheads.encoder.weights import load_encoder
+from manyheads.encoder.loading import load_encoder
 from manyheads.errors import UserError
 from manyheads.tokens.packing import Sequence, pack
 

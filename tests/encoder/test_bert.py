@@ -13,7 +13,7 @@ from conftest import write_toy_encoder
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.bert import Bert
 from manyheads.encoder.in_place import PIECE
-from manyheads.encoder.weights import load_encoder, to_hugging_face
+from manyheads.encoder.loading import load_encoder, to_hugging_face
 from manyheads.tokens.packing import Keep, PackedTokens, Sequence, pack
 
 LENGTHS = (7, 1, 512, 30, 7, 12, 100)

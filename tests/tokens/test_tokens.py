@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors
 
-from manyheads.encoder.weights import locate
+from manyheads.encoder.loading import locate
 from manyheads.encodings import Cross, Single
 from manyheads.errors import UserError
 from manyheads.storage.strings import Strings

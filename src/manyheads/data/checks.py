@@ -20,7 +20,7 @@ from manyheads.data.readers import file_format, find_file, read_chunks, source_n
 from manyheads.data.repeated import common_sentences, conflicts, duplicates, overlap
 from manyheads.data.table import BadRow, Columns
 from manyheads.encoder.auto import LONGEST, OFFSET_POSITIONS
-from manyheads.encoder.weights import is_bert, locate, read_config
+from manyheads.encoder.loading import is_bert, locate, read_config
 from manyheads.encodings import Encoding
 from manyheads.errors import UserError
 from manyheads.progress import Reporter

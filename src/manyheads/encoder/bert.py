@@ -135,7 +135,7 @@ class Bert(Encoder):
     def save(self, folder: Path) -> None:
         from safetensors.torch import save_file
 
-        from manyheads.encoder.weights import to_hugging_face
+        from manyheads.encoder.loading import to_hugging_face
 
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
         save_file(to_hugging_face(tensors), folder / "model.safetensors", metadata={"format": "pt"})

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyheads.encoder import Encoder
-from manyheads.encoder.weights import OLD_NORM, read_file, read_tensors
+from manyheads.encoder.loading import OLD_NORM, read_file, read_tensors
 from manyheads.seeding import draws
 
 FILE = "mlm-head.safetensors"

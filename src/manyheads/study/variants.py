@@ -11,7 +11,7 @@ from typing import Any
 
 from manyheads.config.load import load_recipe
 from manyheads.config.recipe import Recipe
-from manyheads.encoder.weights import locate, read_config
+from manyheads.encoder.loading import locate, read_config
 from manyheads.errors import UserError
 from manyheads.study.settings import Overrides, Study, Variant, stacked
 
