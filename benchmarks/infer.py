@@ -27,7 +27,7 @@ from manyheads.encoder.bert import Bert
 from manyheads.model import TaskTokens
 from manyheads.predict import _passes
 from manyheads.run import _examples
-from manyheads.task_data import load_tasks
+from manyheads.tasks.load import load_tasks
 from side_by_side import machine, write_block
 from train import spread
 

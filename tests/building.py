@@ -16,7 +16,7 @@ from manyheads.encoder.bert import Bert, BertConfig, random_bert
 from manyheads.model import Inputs, ManyHeads
 from manyheads.registry import find
 from manyheads.storage.strings import Strings
-from manyheads.tasks import Task, unfit_parts
+from manyheads.tasks.task import Task, unfit_parts
 from manyheads.tokens.column import TokenColumn, tokenise_once
 from manyheads.tokens.tokenizer import Tokenizer
 

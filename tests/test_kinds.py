@@ -12,7 +12,7 @@ import pytest
 
 from command import check_refused, manyheads
 from manyheads import Run, UserError, load_recipe
-from manyheads.task_data import TaskData, load_tasks
+from manyheads.tasks.load import TaskData, load_tasks
 
 Files = Callable[..., Path]
 

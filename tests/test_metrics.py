@@ -16,7 +16,7 @@ from manyheads.data.labels import Kind, LabelReader
 from manyheads.data.table import Columns
 from manyheads.metrics import better, default_metrics, metric, overall, primary, score, unfit
 from manyheads.registry import Part, find, parts
-from manyheads.tasks import Task
+from manyheads.tasks.task import Task
 
 
 def a_task(kind: Kind, classes: int = 0, *metrics: str | Choice, bounds: tuple[float, float] | None = None) -> Task:

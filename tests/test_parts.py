@@ -14,7 +14,7 @@ from manyheads.config.part import Choice
 from manyheads.encodings import Encoding, Pooling
 from manyheads.losses import Loss
 from manyheads.registry import FAMILIES, Part, find, parts
-from manyheads.tasks import Task
+from manyheads.tasks.task import Task
 from manyheads.tokens.tokenizer import Tokenizer
 
 KEYS = {"encodings": "encoding", "pooling": "pooling", "heads": "head", "outputs": "output", "losses": "loss"}

@@ -23,7 +23,7 @@ from manyheads.job import prepare
 from manyheads.model import ManyHeads
 from manyheads.predict import predict_tasks
 from manyheads.progress import Reporter
-from manyheads.task_data import load_tasks
+from manyheads.tasks.load import load_tasks
 from manyheads.tokens.packing import PackedTokens, Sequence, merge_equal
 
 

@@ -11,7 +11,7 @@ import torch
 from building import CLASSES, NUMBERS, TWO, a_task, columns, toy_model
 from manyheads.model import ManyHeads
 from manyheads.sampling import Batch
-from manyheads.tasks import Task
+from manyheads.tasks.task import Task
 
 NAMES = ["a", "b", "c"]
 ROUND = [Batch("a", np.array([0, 1, 2])), Batch("b", np.array([3, 4])), Batch("c", np.array([1, 5, 0, 2]))]

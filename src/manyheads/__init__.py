@@ -17,7 +17,7 @@ __version__ = version("manyheads")
 _PUBLIC = {
     "Recipe": "manyheads.config.recipe",
     "load_recipe": "manyheads.config.load",
-    "Task": "manyheads.tasks",
+    "Task": "manyheads.tasks.task",
     "ManyHeads": "manyheads.model",
     "train": "manyheads.training",
     "resume": "manyheads.training",
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from manyheads.model import ManyHeads
     from manyheads.registry import parts, register
     from manyheads.run import Run
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
     from manyheads.training import resume, train
 
 

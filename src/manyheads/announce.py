@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from manyheads.combine.task_gradients import shared_parameters
 from manyheads.config.training import CombineSettings
 from manyheads.schedule import Phase
-from manyheads.tasks import Task
+from manyheads.tasks.task import Task
 
 if TYPE_CHECKING:
     from manyheads.job import TrainingJob

@@ -22,7 +22,7 @@ from manyheads.encoder.loading import load_encoder
 from manyheads.errors import UserError
 from manyheads.model import ManyHeads
 from manyheads.storage.files import CHECKSUMS, DAMAGED, check_folder, restore_folder, write_folder
-from manyheads.tasks import Task
+from manyheads.tasks.task import Task
 from manyheads.tokens.tokenizer import Tokenizer
 
 TOKENIZER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "merges.txt",

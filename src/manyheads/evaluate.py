@@ -13,7 +13,7 @@ from manyheads.metrics import overall, score
 from manyheads.model import ManyHeads, TaskTokens
 from manyheads.predict import predict_tasks
 from manyheads.seeding import generator
-from manyheads.tasks import Task
+from manyheads.tasks.task import Task
 
 
 @dataclass(frozen=True)

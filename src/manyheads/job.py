@@ -32,8 +32,8 @@ from manyheads.run_folder import make_folder, open_folder
 from manyheads.sampling import Batch, Supply
 from manyheads.schedule import Schedule, plan_schedule
 from manyheads.storage.files import restore_folder
-from manyheads.task_data import load_tasks
-from manyheads.tasks import PARTS, Task
+from manyheads.tasks.load import load_tasks
+from manyheads.tasks.task import PARTS, Task
 from manyheads.tokens.tokenizer import Tokenizer
 from manyheads.trackers import check_trackers, numbers_of, tracker_settings
 

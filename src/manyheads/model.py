@@ -18,7 +18,7 @@ from manyheads.encoder import Encoder
 from manyheads.encodings import Encoding, Pooling
 from manyheads.losses import Loss
 from manyheads.seeding import draws
-from manyheads.tasks import Task
+from manyheads.tasks.task import Task
 from manyheads.tokens.column import TokenColumn, tokenise, tokenise_once
 from manyheads.tokens.packing import PackedTokens, Sequence, merge_equal, pack
 from manyheads.tokens.tokenizer import Tokenizer

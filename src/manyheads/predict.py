@@ -13,7 +13,7 @@ import torch
 from manyheads.data.labels import NONE
 from manyheads.model import Inputs, ManyHeads, TaskTokens, evaluating
 from manyheads.storage.files import write_text
-from manyheads.tasks import Task
+from manyheads.tasks.task import Task
 from manyheads.tokens.packing import merge_equal
 
 

@@ -22,8 +22,8 @@ from manyheads.model import ManyHeads, TaskTokens
 from manyheads.predict import describe, predict_tasks
 from manyheads.progress import Reporter
 from manyheads.storage.strings import Strings
-from manyheads.task_data import load_tasks, read_unlabelled
-from manyheads.tasks import Task
+from manyheads.tasks.load import load_tasks, read_unlabelled
+from manyheads.tasks.task import Task
 
 Text = str | tuple[str, str]  # a sentence, or a pair
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from manyheads import checkpoint as saved
 from manyheads.errors import UserError
 from manyheads.storage.files import restore_folder, write_text
-from manyheads.tasks import PARTS, Task
+from manyheads.tasks.task import PARTS, Task
 
 if TYPE_CHECKING:
     from manyheads.job import TrainingJob

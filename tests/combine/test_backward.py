@@ -17,7 +17,7 @@ from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
 from manyheads.model import ManyHeads, TaskTokens
 from manyheads.sampling import Batch
-from manyheads.task_data import load_tasks
+from manyheads.tasks.load import load_tasks
 from manyheads.tokens.tokenizer import Tokenizer
 
 

@@ -14,7 +14,7 @@ from manyheads.config.load import load_recipe, parse_overrides, shipped_recipes
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.registry import parts
-from manyheads.task_data import load_tasks
+from manyheads.tasks.load import load_tasks
 
 Write = Callable[[str], Path]
 

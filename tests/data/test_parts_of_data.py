@@ -11,7 +11,7 @@ import pytest
 from command import check_refused, manyheads
 from manyheads.config.load import load_recipe
 from manyheads.errors import UserError
-from manyheads.task_data import TaskData, load_tasks
+from manyheads.tasks.load import TaskData, load_tasks
 
 ToyRecipe = Callable[..., dict[str, Any]]
 

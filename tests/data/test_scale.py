@@ -31,7 +31,7 @@ from manyheads.errors import UserError
 from manyheads.model import TaskTokens
 from manyheads.storage import strings
 from manyheads.storage.strings import StringFiles, Strings
-from manyheads.task_data import load_tasks
+from manyheads.tasks.load import load_tasks
 from manyheads.tokens import column as tokens
 from manyheads.tokens.column import tokenise
 from manyheads.tokens.tokenizer import Tokenizer

@@ -25,7 +25,7 @@ from manyheads.encodings import Encoding
 from manyheads.errors import UserError
 from manyheads.progress import Reporter
 from manyheads.storage.strings import Strings
-from manyheads.task_data import check_files, choose_columns, choose_reader, present_sources, same_rows
+from manyheads.tasks.load import check_files, choose_columns, choose_reader, present_sources, same_rows
 from manyheads.tokens.column import tokenise
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -60,7 +60,7 @@ def check_data(recipe: Recipe, reporter: Reporter | None = None) -> list[Finding
 def _would_train(recipe: Recipe, can_load: bool) -> Iterator[Finding]:
     """Whether training would start but for bad rows: parts that do not fit each other, the labels or the encoder."""
     from manyheads.job import assemble
-    from manyheads.task_data import load_tasks
+    from manyheads.tasks.load import load_tasks
 
     skipping = recipe.model_copy(deep=True)
     skipping._origin = recipe._origin

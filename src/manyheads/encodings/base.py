@@ -13,7 +13,7 @@ from manyheads.tokens.packing import Keep
 from manyheads.tokens.tokenizer import Frame
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 Ids = np.ndarray  # token ids of one sentence, without special tokens
 

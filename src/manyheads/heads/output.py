@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from manyheads.registry import register
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 SURE = 1e-6  # a probability stays this far from 0 and 1, so that its logarithm is finite
 

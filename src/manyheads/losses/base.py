@@ -11,7 +11,7 @@ from torch import Tensor
 from manyheads.data.labels import Kind, normalise
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 ClassName = Annotated[str, BeforeValidator(normalise)]  # YAML reads 0 and true as int and bool
 Weights = Literal["balanced"] | list[float] | dict[ClassName, float]

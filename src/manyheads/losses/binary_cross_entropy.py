@@ -12,7 +12,7 @@ from manyheads.losses.base import Loss, Weights, weigh_classes
 from manyheads.registry import register
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 
 @register("losses", "binary-cross-entropy", paper="all")

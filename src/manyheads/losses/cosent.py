@@ -11,7 +11,7 @@ from manyheads.losses.scores import ScoreLoss
 from manyheads.registry import Positive, register
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 
 @register("losses", "cosent")

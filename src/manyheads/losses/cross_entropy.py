@@ -12,7 +12,7 @@ from manyheads.losses.base import Loss, Weights, weigh_classes
 from manyheads.registry import Share, register
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 
 @register("losses", "cross-entropy", paper="all")

@@ -12,7 +12,7 @@ from manyheads.losses.base import Loss
 from manyheads.registry import Positive, register
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 
 @register("losses", "ordinal-log-loss", paper="E")

@@ -11,7 +11,7 @@ from manyheads.losses.base import Loss
 from manyheads.registry import find
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 
 class ScoreLoss(Loss):

@@ -9,7 +9,7 @@ from manyheads import registry
 from manyheads.data.labels import Kind
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 Best = Literal["high", "low"]
 Scale = Literal["share", "correlation", "error"]  # 0 to 1; −1 to 1; 0 to ∞, low is best

@@ -16,7 +16,7 @@ from manyheads.metrics.base import metric
 from manyheads.registry import Count
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 NAN = float("nan")
 

@@ -10,7 +10,7 @@ from manyheads.metrics.base import metric
 from manyheads.registry import Positive
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 
 def correlation(form: str, one: np.ndarray, other: np.ndarray) -> float:

@@ -16,7 +16,7 @@ from manyheads.metrics.classes import guesses
 from manyheads.metrics.numbers import correlation
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 
 @metric("kappa", kinds=CLASSES, best="high", scale="correlation")

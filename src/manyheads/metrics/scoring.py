@@ -12,7 +12,7 @@ from manyheads.config.part import Choice
 from manyheads.metrics.base import find
 
 if TYPE_CHECKING:
-    from manyheads.tasks import Task
+    from manyheads.tasks.task import Task
 
 Form = Literal["arithmetic", "geometric"]
 

@@ -10,7 +10,7 @@ from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.pretrain.masking import Vocabulary
 from manyheads.storage.strings import Strings
-from manyheads.task_data import load_tasks
+from manyheads.tasks.load import load_tasks
 from manyheads.tokens.column import tokenise
 from manyheads.tokens.packing import Sequence, truncate_pair
 from manyheads.tokens.tokenizer import Tokenizer

@@ -14,8 +14,8 @@ from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.metrics import primary
 from manyheads.run import Run
-from manyheads.task_data import load_tasks
-from manyheads.tasks import Task
+from manyheads.tasks.load import load_tasks
+from manyheads.tasks.task import Task
 from manyheads.tokens.tokenizer import Tokenizer
 
 Records = list[dict[str, Any]]

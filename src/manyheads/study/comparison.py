@@ -17,7 +17,7 @@ from manyheads.study.results import Result
 from manyheads.study.settings import Study
 from manyheads.study.statistics import DRAWS, Difference, Verdict, difference, holm, verdicts
 from manyheads.study.variants import ALL, Row
-from manyheads.tasks import Task
+from manyheads.tasks.task import Task
 
 OVERALL = "overall"
 Members = dict[str, Result]  # member of a row → its finished run

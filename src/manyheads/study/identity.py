@@ -14,7 +14,7 @@ from manyheads.config.plugins import fingerprint
 from manyheads.config.recipe import Recipe, Source
 from manyheads.data.readers import find_file
 from manyheads.storage.files import file_sha256
-from manyheads.task_data import check_files
+from manyheads.tasks.load import check_files
 
 PLACES = (
     "name",

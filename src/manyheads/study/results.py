@@ -19,7 +19,7 @@ import numpy as np
 from manyheads.errors import UserError
 from manyheads.run import Run
 from manyheads.storage.files import write_bytes
-from manyheads.tasks import Task
+from manyheads.tasks.task import Task
 
 DIGITS = 4  # of a chance; numbers have more, because a correlation may rest on small differences
 

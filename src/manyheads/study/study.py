@@ -24,7 +24,7 @@ from manyheads.study.variants import (
     plan_runs,
     rows_of,
 )
-from manyheads.task_data import check_files, load_tasks
+from manyheads.tasks.load import check_files, load_tasks
 
 
 @dataclass

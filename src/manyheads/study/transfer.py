@@ -27,7 +27,7 @@ from manyheads.study.comparison import (
 )
 from manyheads.study.settings import Overrides, Study, stacked
 from manyheads.study.variants import ALL, Row, variant_recipe
-from manyheads.task_data import load_tasks
+from manyheads.tasks.load import load_tasks
 
 ALONE = "alone"
 

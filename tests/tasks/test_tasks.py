@@ -15,8 +15,8 @@ from manyheads.config.recipe import Predictions, Source
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
 from manyheads.errors import UserError
-from manyheads.task_data import TaskData, load_tasks, read_unlabelled
-from manyheads.tasks import Task
+from manyheads.tasks.load import TaskData, load_tasks, read_unlabelled
+from manyheads.tasks.task import Task
 
 
 def load(folder: Path, data: dict[str, Any] | None = None, **task: Any) -> TaskData:

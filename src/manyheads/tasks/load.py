@@ -16,7 +16,7 @@ from manyheads.data.readers import find_file, read_chunks, source_name
 from manyheads.data.table import Columns, RawRows
 from manyheads.errors import UserError
 from manyheads.seeding import generator
-from manyheads.tasks import PARTS, Task, unfit_parts
+from manyheads.tasks.task import PARTS, Task, unfit_parts
 
 MUCH = 10  # a class with so many times the rows of another is worth a word
 
