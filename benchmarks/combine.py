@@ -18,10 +18,11 @@ import torch
 from torchjd.aggregation import Aggregator, PCGrad, UPGrad
 from torchjd.autojac import jac_to_grad, mtl_backward
 
-from manyheads.combine import Combination, Sum
+from manyheads.combine.combination import Combination
 from manyheads.combine.task_gradients import shared_parameters
 from manyheads.config.load import load_recipe
 from manyheads.job import TrainingJob, assemble
+from manyheads.parts.scalarizers import Sum
 from manyheads.progress import Reporter
 from manyheads.registry import find
 from manyheads.schedule import set_trainable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from manyheads.registry import Part, parts
-from manyheads.sampling import Supply
+from manyheads.parts.samplers import Supply
 
 FOLDER = Path(__file__).resolve().parent / "samplers"
 SUPPLY = Supply(

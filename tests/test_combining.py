@@ -85,7 +85,8 @@ def test_weights_with_a_memory_move_in_a_real_run(toy_recipe: ToyRecipe) -> None
 
 OWN = """
 import torch
-from manyheads.combine import Aggregator, Scalarizer
+from manyheads.parts.aggregators import Aggregator
+from manyheads.parts.scalarizers import Scalarizer
 from manyheads.registry import register
 
 @register("scalarizers", "forgetful")

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from command import check_refused, manyheads
+from manyheads.parts.samplers import Batch
 from manyheads.processes import Processes
-from manyheads.sampling import Batch
 
 STILL = {"dropout": 0, "attention_dropout": 0}
 

@@ -15,9 +15,9 @@ from manyheads import load_recipe, train
 from manyheads.checkpoint import load_model
 from manyheads.encoder.bert import Bert
 from manyheads.job import prepare
+from manyheads.parts.samplers import Supply
 from manyheads.progress import Reporter
 from manyheads.registry import parts
-from manyheads.sampling import Supply
 from manyheads.schedule import plan_schedule, set_trainable
 
 ToyRecipe = Callable[..., dict[str, Any]]

@@ -15,12 +15,13 @@ import torch
 from building import NUMBERS, TWO, a_task, columns, labels_of, toy_inputs, toy_model
 from command import check_refused, manyheads
 from manyheads import Run, load_recipe
-from manyheads.combine import Combination, Sum
 from manyheads.combine.backward import Backward
+from manyheads.combine.combination import Combination
 from manyheads.config.part import Choice
 from manyheads.encoder.bert import Bert
 from manyheads.job import prepare
 from manyheads.model import ManyHeads
+from manyheads.parts.scalarizers import Sum
 from manyheads.predict import predict_tasks
 from manyheads.progress import Reporter
 from manyheads.tasks.load import load_tasks

@@ -10,7 +10,7 @@ import torch
 
 from building import CLASSES, NUMBERS, TWO, a_task, columns, toy_model
 from manyheads.model import ManyHeads
-from manyheads.sampling import Batch
+from manyheads.parts.samplers import Batch
 from manyheads.tasks.task import Task
 
 NAMES = ["a", "b", "c"]

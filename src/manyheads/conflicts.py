@@ -16,7 +16,7 @@ from torch import Tensor
 
 from manyheads.combine.backward import Step
 from manyheads.combine.task_gradients import layer_name
-from manyheads.sampling import Batch
+from manyheads.parts.samplers import Batch
 from manyheads.seeding import generator
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from manyheads.config.training import EvaluateSettings
-from manyheads.metrics import overall, score
 from manyheads.model import ManyHeads, TaskTokens
+from manyheads.parts.metrics import overall, score
 from manyheads.predict import predict_tasks
 from manyheads.seeding import generator
 from manyheads.tasks.task import Task

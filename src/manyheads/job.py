@@ -26,10 +26,10 @@ from manyheads.errors import UserError
 from manyheads.evaluate import fixed_subset
 from manyheads.model import ManyHeads, TaskTokens, UnfitPart
 from manyheads.optim import build_optimizer
+from manyheads.parts.samplers import Batch, Supply
 from manyheads.processes import Processes, join_processes
 from manyheads.progress import Reporter
 from manyheads.run_folder import make_folder, open_folder
-from manyheads.sampling import Batch, Supply
 from manyheads.schedule import Schedule, plan_schedule
 from manyheads.storage.files import restore_folder
 from manyheads.tasks.load import load_tasks

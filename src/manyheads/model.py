@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from manyheads.data.dataset import Examples
 from manyheads.encoder import Encoder
-from manyheads.encodings import Encoding, Pooling
-from manyheads.losses import Loss
+from manyheads.parts.encodings import Encoding
+from manyheads.parts.losses import Loss
+from manyheads.parts.pooling import Pooling
 from manyheads.seeding import draws
 from manyheads.tasks.task import Task
 from manyheads.tokens.column import TokenColumn, tokenise, tokenise_once

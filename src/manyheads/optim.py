@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from manyheads.combine import Scalarizer
 from manyheads.config.training import Shape, Training
+from manyheads.parts.scalarizers import Scalarizer
 
 TASK_WEIGHTS = "task weights"  # the group of what scalarizers learn
 

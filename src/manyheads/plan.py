@@ -16,9 +16,9 @@ from manyheads.config.recipe import Recipe
 from manyheads.frozen import describe_keeping, worth_keeping
 from manyheads.job import TrainingJob, assemble
 from manyheads.optim import parameter_groups
+from manyheads.parts.samplers import Batch
 from manyheads.predict import predict_tasks
 from manyheads.progress import Reporter, duration
-from manyheads.sampling import Batch
 from manyheads.schedule import set_trainable
 from manyheads.seeding import generator
 

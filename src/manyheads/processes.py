@@ -14,7 +14,7 @@ from torch import Tensor, distributed
 from torch.nn import Parameter
 
 from manyheads.errors import UserError
-from manyheads.sampling import Batch
+from manyheads.parts.samplers import Batch
 
 
 @dataclass(frozen=True)

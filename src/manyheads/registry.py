@@ -29,16 +29,16 @@ Count = Annotated[int, Field(ge=1)]
 
 # family → the module whose import registers its parts, in the order in which data flows through them
 FAMILIES = {
-    "samplers": "manyheads.sampling",
-    "encodings": "manyheads.encodings",
-    "pooling": "manyheads.encodings",
-    "heads": "manyheads.heads",
-    "outputs": "manyheads.heads",
-    "losses": "manyheads.losses",
-    "metrics": "manyheads.metrics",
-    "scalarizers": "manyheads.combine",
-    "aggregators": "manyheads.combine",
-    "regularisers": "manyheads.regularise",
+    "samplers": "manyheads.parts.samplers",
+    "encodings": "manyheads.parts.encodings",
+    "pooling": "manyheads.parts.pooling",
+    "heads": "manyheads.parts.heads",
+    "outputs": "manyheads.parts.outputs",
+    "losses": "manyheads.parts.losses",
+    "metrics": "manyheads.parts.metrics",
+    "scalarizers": "manyheads.parts.scalarizers",
+    "aggregators": "manyheads.parts.aggregators",
+    "regularisers": "manyheads.parts.regularisers",
 }
 
 _parts: dict[tuple[str, str], Part] = {}

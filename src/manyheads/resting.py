@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from manyheads.metrics import better, primary, worse_by
+from manyheads.parts.metrics import better, primary, worse_by
 
 if TYPE_CHECKING:
     from manyheads.evaluate import Evaluation

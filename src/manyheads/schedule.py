@@ -8,14 +8,15 @@ from itertools import accumulate
 
 from torch import nn
 
-from manyheads.combine import Combination, Scalarizer, build_combination
+from manyheads.combine.combination import Combination, build_combination
 from manyheads.config.recipe import Recipe
 from manyheads.config.training import PhaseSettings, Shape, trained_layers
 from manyheads.errors import UserError
 from manyheads.model import ManyHeads
 from manyheads.optim import rate_factor
-from manyheads.regularise import Regulariser, build_regularisers
-from manyheads.sampling import Batch, Sampler, Supply
+from manyheads.parts.regularisers import Regulariser, build_regularisers
+from manyheads.parts.samplers import Batch, Sampler, Supply
+from manyheads.parts.scalarizers import Scalarizer
 from manyheads.seeding import seed_for
 
 

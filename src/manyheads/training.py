@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from manyheads import checkpoint as saved
-from manyheads.combine import Sum
 from manyheads.combine.backward import NonFiniteLoss
 from manyheads.config.recipe import Recipe
 from manyheads.conflicts import measure_conflicts
@@ -20,14 +19,15 @@ from manyheads.errors import Interrupted, UserError
 from manyheads.evaluate import Evaluation
 from manyheads.frozen import forget_frozen, keep_frozen
 from manyheads.job import TrainingJob, prepare
-from manyheads.metrics import better, primary
 from manyheads.optim import clip_gradients, relative_rates, set_rates
+from manyheads.parts.metrics import better, primary
+from manyheads.parts.samplers import Batch
+from manyheads.parts.scalarizers import Sum
 from manyheads.plan import peak_gigabytes, short_plan
 from manyheads.predict import predict_tasks, write_answers, write_predictions
 from manyheads.progress import Reporter, duration
 from manyheads.resting import rest_or_return
 from manyheads.run import Run, evaluate_with_progress
-from manyheads.sampling import Batch
 from manyheads.schedule import Phase, set_trainable
 from manyheads.stopping import stop_signals
 from manyheads.storage.files import restore_folder, write_text

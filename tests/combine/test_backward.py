@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.combine import Combination, Sum
 from manyheads.combine.backward import Backward, NonFiniteLoss, split_passes
+from manyheads.combine.combination import Combination
 from manyheads.config.load import load_recipe
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
 from manyheads.model import ManyHeads, TaskTokens
-from manyheads.sampling import Batch
+from manyheads.parts.samplers import Batch
+from manyheads.parts.scalarizers import Sum
 from manyheads.tasks.load import load_tasks
 from manyheads.tokens.tokenizer import Tokenizer
 

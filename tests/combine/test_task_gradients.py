@@ -12,14 +12,16 @@ import pytest
 import torch
 
 from building import CLASSES, NUMBERS, TWO, a_task
-from manyheads.combine import Aggregator, Combination, Sum
 from manyheads.combine.backward import Backward, Step
+from manyheads.combine.combination import Combination
 from manyheads.combine.tables import Rows as TouchedRows
 from manyheads.combine.task_gradients import TaskGradients, layer_group, shared_parameters
 from manyheads.config.part import Choice
 from manyheads.model import ManyHeads
+from manyheads.parts.aggregators import Aggregator
+from manyheads.parts.samplers import Batch
+from manyheads.parts.scalarizers import Sum
 from manyheads.registry import Part, find, parts
-from manyheads.sampling import Batch
 from three_tasks import NAMES, ROUND, setting
 
 

@@ -14,7 +14,7 @@ from manyheads.registry import parts
 
 PART = '''
 from manyheads import register
-from manyheads.losses import Loss
+from manyheads.parts.losses import Loss
 
 @register("losses", "{name}")
 class Absolute(Loss):
@@ -97,7 +97,7 @@ def test_only_local_python_files_are_taken(recipe_file: Callable[..., Path]) -> 
     check_refused(manyheads("train", recipe_file(imports={"a": 1})), "imports: Input should be a valid list")
 
 
-HEADER = "from manyheads import register\nfrom manyheads.losses import Loss\n"
+HEADER = "from manyheads import register\nfrom manyheads.parts.losses import Loss\n"
 LOSS = (
     HEADER
     + "@register('losses', 'absolute')\nclass A(Loss):\n    def __call__(self, outputs, labels):\n        return "
@@ -128,7 +128,7 @@ def test_a_metric_says_which_kinds_it_measures(own: Path, recipe_file: Callable[
     file = recipe_file(tasks=tasks, imports=["my_parts.py"])
     check_refused(manyheads("train", file), "'mine' is registered without saying which kinds it measures; use @metric")
     says = "@metric('mine', kinds=('regression',), best='high', scale='share')\n"
-    own.write_text("from manyheads.metrics import metric\n\n" + says + body)
+    own.write_text("from manyheads.parts.metrics import metric\n\n" + says + body)
     result = manyheads("train", file, "training.epochs=1")
     assert "near mine 0.500  overall 0.500" in result.stderr, result.stderr
 
@@ -136,7 +136,7 @@ def test_a_metric_says_which_kinds_it_measures(own: Path, recipe_file: Callable[
 WIDE = """
 from torch import nn
 from manyheads import register
-from manyheads.heads import Head
+from manyheads.parts.heads import Head
 
 @register("heads", "wide")
 class Wide(Head):

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from building import NUMBERS, ORDINAL, TWO, a_task
-from manyheads.metrics import score
+from manyheads.parts.metrics import score
 from manyheads.study import bootstrap
 from manyheads.study.bootstrap import drawn_metric, draws_of
 from manyheads.study.statistics import DRAWS, Difference, difference, holm, middle, verdicts

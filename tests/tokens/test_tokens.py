@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors
 
 from manyheads.encoder.loading import locate
-from manyheads.encodings import Cross, Single
 from manyheads.errors import UserError
+from manyheads.parts.encodings import Cross, Single
 from manyheads.storage.strings import Strings
 from manyheads.tokens import column as module
 from manyheads.tokens.column import tokenise, tokenise_once

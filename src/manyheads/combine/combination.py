@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from manyheads.combine.base import Aggregator, Scalarizer
+from manyheads.parts.aggregators.base import Aggregator
+from manyheads.parts.scalarizers.base import Scalarizer
 from manyheads.seeding import draws
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from manyheads.data.repeated import common_sentences, conflicts, duplicates, ove
 from manyheads.data.table import BadRow, Columns
 from manyheads.encoder.auto import LONGEST, OFFSET_POSITIONS
 from manyheads.encoder.loading import is_bert, locate, read_config
-from manyheads.encodings import Encoding
 from manyheads.errors import UserError
+from manyheads.parts.encodings import Encoding
 from manyheads.progress import Reporter
 from manyheads.storage.strings import Strings
 from manyheads.tasks.load import check_files, choose_columns, choose_reader, present_sources, same_rows

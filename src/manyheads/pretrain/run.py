@@ -28,11 +28,11 @@ from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import Interrupted, UserError
 from manyheads.job import check_length, start_accelerator
 from manyheads.optim import build_optimizer, rate_factor, set_rates
+from manyheads.parts.samplers.base import Passes, Supply
 from manyheads.pretrain.head import FILE, load_head
 from manyheads.pretrain.masking import Vocabulary, hide
 from manyheads.pretrain.texts import collect_texts
 from manyheads.progress import Reporter, duration
-from manyheads.sampling.base import Passes, Supply
 from manyheads.seeding import draws, generator
 from manyheads.stopping import stop_signals
 from manyheads.storage.files import restore_folder, write_folder, write_text

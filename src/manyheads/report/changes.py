@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.metrics import primary
-from manyheads.metrics.base import find
+from manyheads.parts.metrics import primary
+from manyheads.parts.metrics.base import find
 from manyheads.report.errors import shown
 from manyheads.report.gather import RunFacts, TaskAnswers
 from manyheads.study.bootstrap import drawn_metric

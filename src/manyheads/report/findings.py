@@ -9,7 +9,7 @@ import numpy as np
 from manyheads.config.recipe import Recipe
 from manyheads.conflict_report import ENOUGH, EVERYWHERE, read_conflicts
 from manyheads.errors import UserError
-from manyheads.metrics import better, primary, worse_by
+from manyheads.parts.metrics import better, primary, worse_by
 from manyheads.report.gather import RunFacts
 from manyheads.study.bootstrap import drawn_metric
 from manyheads.study.statistics import difference

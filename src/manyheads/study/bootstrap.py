@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from manyheads.metrics import score
+from manyheads.parts.metrics import score
 from manyheads.seeding import generator
 from manyheads.study.statistics import DRAWS
 from manyheads.tasks.task import Task

@@ -10,8 +10,8 @@ import numpy as np
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
-from manyheads.metrics import overall, primary
-from manyheads.metrics.base import Metric, find
+from manyheads.parts.metrics import overall, primary
+from manyheads.parts.metrics.base import Metric, find
 from manyheads.study.bootstrap import drawn_metric
 from manyheads.study.results import Result
 from manyheads.study.settings import Study

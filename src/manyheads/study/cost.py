@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
-from manyheads.sampling import Supply
+from manyheads.parts.samplers import Supply
 from manyheads.schedule import plan_schedule
 from manyheads.study.settings import Study
 from manyheads.study.transfer import baseline_rows

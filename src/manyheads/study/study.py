@@ -9,7 +9,7 @@ from pathlib import Path
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError, nearest
-from manyheads.metrics.base import find as find_metric
+from manyheads.parts.metrics.base import find as find_metric
 from manyheads.study.comparison import OVERALL, Found, StudyTable, make_table, metric_name
 from manyheads.study.identity import run_identity
 from manyheads.study.run import Place, Standing, standing

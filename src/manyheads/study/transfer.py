@@ -12,7 +12,7 @@ from itertools import combinations
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
-from manyheads.sampling import Supply
+from manyheads.parts.samplers import Supply
 from manyheads.schedule import plan_schedule
 from manyheads.study.comparison import (
     Cell,

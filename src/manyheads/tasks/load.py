@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from manyheads import metrics, registry
+from manyheads import registry
 from manyheads.config.part import Choice
 from manyheads.config.recipe import Recipe, Source, TaskSettings
 from manyheads.data.dataset import Examples, label_columns, label_rows, read_rows, recognise_columns
@@ -15,6 +15,7 @@ from manyheads.data.labels import LabelReader, infer_reader
 from manyheads.data.readers import find_file, read_chunks, source_name
 from manyheads.data.table import Columns, RawRows
 from manyheads.errors import UserError
+from manyheads.parts import metrics
 from manyheads.seeding import generator
 from manyheads.tasks.task import PARTS, Task, unfit_parts
 

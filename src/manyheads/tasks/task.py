@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from manyheads import metrics, registry
+from manyheads import registry
 from manyheads.config.part import Choice, dump_choice, head_misfit, load_choice, output_misfit
 from manyheads.config.recipe import Predictions
 from manyheads.data.labels import Kind, LabelReader
 from manyheads.data.table import Columns
+from manyheads.parts import metrics
 
 PARTS = ("encoding", "pooling", "head", "output", "loss")
 

@@ -1,0 +1,59 @@
+"""What an encoding must offer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from torch import Tensor, nn
+
+from manyheads.tokens.tokenizer import Frame
+
+if TYPE_CHECKING:
+    from manyheads.tasks.task import Task
+
+Ids = np.ndarray  # token ids of one sentence, without special tokens
+
+
+class Encoding(nn.Module):
+    """How a task's texts become encoder inputs, and how the pooled vectors become one feature vector per example.
+
+    Built with the width of a pooled vector.
+    """
+
+    texts: int  # how many text columns it takes
+    gives: Literal["features", "cosine", "similarity"] = "features"  # the last two are predictions, from 0 to 1
+    pooling = "head-pooler"  # the pooling it has where a recipe names none
+    features: int  # length of a feature vector
+    group: str | None = None  # tasks with the same group share `layer`
+
+    @property
+    def layer(self) -> nn.Module:
+        """The layer that a group of tasks shares."""
+        raise NotImplementedError
+
+    def share(self, layer: nn.Module) -> None:
+        """Use the layer that another task of the group made, or say in a ValueError why not."""
+        raise NotImplementedError
+
+    @classmethod
+    def unfit(cls, task: Task) -> str | None:
+        """Why this encoding cannot serve the task, or None."""
+        if cls.texts == len(task.columns.text):
+            return None
+        takes, has, other = (
+            ("one text column", "two", "cross") if cls.texts == 1 else ("two text columns", "one", "single")
+        )
+        return f"'{task.encoding.name}' takes {takes}, this task has {has}; use '{other}'."
+
+    def inputs(self, texts: tuple[Ids, ...], frame: Frame, max_length: int) -> list[tuple[Ids, Ids]]:
+        """(ids, segments) of each encoder input of one example."""
+        raise NotImplementedError
+
+    def untruncated_length(self, lengths: tuple[np.ndarray, ...], frame: Frame) -> np.ndarray:
+        """[examples] length of the longest input before truncation, to count what will be cut."""
+        raise NotImplementedError
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """Pooled vectors [inputs, width], an example's side by side → features [examples, features]."""
+        raise NotImplementedError

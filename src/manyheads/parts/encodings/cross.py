@@ -1,0 +1,43 @@
+"""Both sentences of a pair in one input, so that every layer can compare them."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from manyheads.parts.encodings.base import Encoding, Ids
+from manyheads.registry import register
+from manyheads.tokens.packing import truncate_pair
+from manyheads.tokens.tokenizer import Frame
+
+
+@register("encodings", "cross", paper="A, B, E")
+class Cross(Encoding):
+    """[CLS] s1 [SEP] s2 [SEP] as one input; the head sees the joint embedding.
+
+    `segments`: tell the two sentences apart by segment id (paper B's future work).
+    An over-long pair is cut at the end of its longer sentence first.
+    Relations: `cross-nosep` leaves out the middle [SEP]; the `bi-` encodings read each sentence on its own, so that
+    its vector can be kept and compared with many others.
+    """
+
+    texts = 2
+
+    def __init__(self, width: int, *, segments: bool = True) -> None:
+        super().__init__()
+        self.features = width
+        self.segments = segments
+
+    def inputs(self, texts: tuple[Ids, ...], frame: Frame, max_length: int) -> list[tuple[Ids, Ids]]:
+        first, second = truncate_pair(len(texts[0]), len(texts[1]), max_length - frame.around_two)
+        ids = np.concatenate([frame.start, texts[0][:first], frame.middle, texts[1][:second], frame.end])
+        segments = np.zeros_like(ids)
+        if self.segments:
+            segments[len(frame.start) + first + len(frame.middle) :] = frame.segment_b
+        return [(ids, segments)]
+
+    def untruncated_length(self, lengths: tuple[np.ndarray, ...], frame: Frame) -> np.ndarray:
+        return lengths[0] + lengths[1] + frame.around_two
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        return pooled

@@ -1,0 +1,62 @@
+"""Cross-entropy of yes-or-no outputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from manyheads.parts.losses.base import Loss, Weights, weigh_classes
+from manyheads.registry import register
+
+if TYPE_CHECKING:
+    from manyheads.tasks.task import Task
+
+
+@register("losses", "binary-cross-entropy", paper="all")
+class BinaryCrossEntropy(Loss):
+    """−w_y·[y·log σ(x) + (1 − y)·log(1 − σ(x))]: one output for two classes, or one per class of a multi-label task.
+
+    x: outputs [examples, 1], or [examples, classes]; y: 0 or 1; σ: the logistic function.
+    With several classes: −1/C·Σ_c [w_c·y_c·log σ(x_c) + (1 − y_c)·log(1 − σ(x_c))], any number of classes being right.
+    w (`class_weights`): 'balanced' gives N/(2·n_y), or (N − n_c)/n_c with several classes; or a list in the order of
+    the classes, or a map from class names; 1 by default.
+    Relations: `cross-entropy` with outputs (0, x) gives the same value for two classes.
+    """
+
+    kinds = ("classification", "ordinal", "multi-label")
+
+    def __init__(self, task: Task, *, class_weights: Weights | None = None) -> None:
+        super().__init__(task)
+        self.several = task.kind == "multi-label"
+        self.weights = weigh_classes(task, class_weights)
+
+    @classmethod
+    def unfit(cls, task: Task) -> str | None:
+        if task.kind in ("classification", "ordinal") and len(task.labels.names) != 2:
+            return (
+                f"'{task.loss.name}' needs exactly two classes, this task has {len(task.labels.names)}; "
+                "use 'cross-entropy'."
+            )
+        return super().unfit(task)
+
+    @property
+    def outputs(self) -> int:
+        return super().outputs if self.several else 1
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        weights = None if self.weights is None else self.weights.to(outputs)
+        if self.several:
+            target = labels.to(outputs.dtype)
+            values = F.binary_cross_entropy_with_logits(outputs, target, reduction="none", pos_weight=weights)
+            return values.mean(dim=-1)
+        values = F.binary_cross_entropy_with_logits(outputs[:, 0], labels.to(outputs.dtype), reduction="none")
+        return values if weights is None else values * weights[labels]
+
+    def predict(self, outputs: Tensor) -> Tensor:
+        if self.several:
+            return torch.sigmoid(outputs)
+        yes = torch.sigmoid(outputs[:, 0])
+        return torch.stack([1 - yes, yes], dim=-1)

@@ -1,0 +1,23 @@
+"""Mean squared error."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from manyheads.parts.losses.base import Loss
+from manyheads.registry import register
+
+
+@register("losses", "mse", paper="all")
+class MeanSquaredError(Loss):
+    """(x − y)²: one output that estimates the label itself.
+
+    x: outputs [examples, 1]; y: labels [examples], both on the task's `scale`.
+    Relations: `pearson-loss` and `cosent` only ask that predictions rise with the labels, which is what a correlation
+    measures; `cosine-embedding` only whether a pair is similar or not.
+    """
+
+    kinds = ("regression",)
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return (outputs[:, 0] - labels.to(outputs.dtype)) ** 2

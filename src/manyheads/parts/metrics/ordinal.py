@@ -1,0 +1,60 @@
+"""Metrics of classes in order: a guess far from the label is worse than one beside it.
+
+g: index of the most likely class, y: index of the right one. They also fit a classification whose classes happen to be
+in order, such as one to five stars.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manyheads.data.labels import CLASSES
+from manyheads.parts.metrics.base import metric
+from manyheads.parts.metrics.classes import guesses
+from manyheads.parts.metrics.numbers import correlation
+
+if TYPE_CHECKING:
+    from manyheads.tasks.task import Task
+
+
+@metric("kappa", kinds=CLASSES, best="high", scale="correlation")
+def kappa(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
+    """Cohen's kappa with quadratic weights: 1 − Σ(g − y)² / E Σ(g − y)².
+
+    E is the expectation if guesses were dealt out to the examples at random: 1 is perfect, 0 no better than chance.
+    Undefined where all labels and guesses are of one class.
+    """
+    from sklearn.metrics import cohen_kappa_score
+
+    every = np.arange(len(task.labels.names))
+    return float(cohen_kappa_score(labels, guesses(predicted, task), labels=every, weights="quadratic"))
+
+
+@metric("class-mse", kinds=CLASSES, best="low", scale="error", paper="D")
+def class_mse(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
+    """Mean squared distance between guessed and right class, (g − y)²."""
+    from sklearn.metrics import mean_squared_error
+
+    return float(mean_squared_error(labels, guesses(predicted, task)))
+
+
+@metric("class-mae", kinds=CLASSES, best="low", scale="error")
+def class_mae(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
+    """Mean distance between guessed and right class, |g − y|."""
+    from sklearn.metrics import mean_absolute_error
+
+    return float(mean_absolute_error(labels, guesses(predicted, task)))
+
+
+@metric("off-by-two", kinds=CLASSES, best="low", scale="share", paper="D")
+def off_by_two(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
+    """Share of guesses that are two classes off or more, |g − y| ≥ 2."""
+    return float((np.abs(guesses(predicted, task) - labels) >= 2).mean())
+
+
+@metric("class-pearson", kinds=CLASSES, best="high", scale="correlation", paper="D")
+def class_pearson(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
+    """Pearson's correlation of guessed and right class, g and y."""
+    return correlation("pearsonr", guesses(predicted, task), labels)

@@ -1,0 +1,123 @@
+"""A task's metrics, which value is better, and the overall score of all tasks."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from manyheads.config.part import Choice
+from manyheads.parts.metrics.base import find
+
+if TYPE_CHECKING:
+    from manyheads.tasks.task import Task
+
+Form = Literal["arithmetic", "geometric"]
+
+_TWO_CLASSES = ("accuracy", "f1", "precision", "recall", "auc", "average-precision", "calibration-error")
+_DEFAULT = {
+    "classification": ("accuracy", "macro-f1", "calibration-error"),
+    "ordinal": ("accuracy", "macro-f1", "kappa", "off-by-two", "class-mae", "calibration-error"),
+    "multi-label": ("macro-f1", "micro-f1", "average-precision", "exact-match"),
+    "regression": ("pearson", "spearman", "mse", "mae", "within"),
+}
+
+
+def default_metrics(task: Task) -> tuple[Choice, ...]:
+    """What a task is measured by where its recipe does not say; the first is the primary one."""
+    two = task.kind == "classification" and len(task.labels.names) == 2
+    return tuple(Choice(name=name) for name in (_TWO_CLASSES if two else _DEFAULT[task.kind]))
+
+
+def score(task: Task, predicted: np.ndarray, labels: np.ndarray) -> dict[str, float | None]:
+    """The task's metrics by key, the primary one first; None where one is undefined.
+
+    Undefined are a correlation with a constant, AUC of one class alone, everything without examples or with predictions
+    that are not finite. See `Metric` for what `predicted` and `labels` hold.
+    """
+    usable = len(labels) > 0 and bool(np.isfinite(predicted).all())
+    found: dict[str, float | None] = {}
+    for choice in task.metrics or default_metrics(task):
+        value: float | dict[str, float] = dict.fromkeys(_entries(choice, task), math.nan)
+        if usable:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an undefined value is reported as such, not warned of
+                value = find(choice.name)(predicted, labels, task, **choice.options)
+        for entry, number in (value if isinstance(value, dict) else {"": value}).items():
+            found[_key(choice, entry)] = float(number) if math.isfinite(number) else None
+    return found
+
+
+def primary(task: Task) -> str:
+    """The key in `score` of the metric by which the task's models are chosen."""
+    choice = _primary_choice(task)
+    return _key(choice, _entries(choice, task)[0])
+
+
+def better(task: Task, new: float | None, old: float | None) -> bool:
+    """Whether a value of the primary metric beats another. Undefined is worse than any number."""
+    if new is None or old is None:
+        return new is not None
+    return new > old if find(_primary_choice(task).name).best == "high" else new < old
+
+
+def worse_by(task: Task, value: float | None, peak: float | None) -> float:
+    """How far a value of the primary metric is behind a better one; 0 where it is not."""
+    if peak is None:
+        return 0.0
+    if value is None:
+        return math.inf
+    behind = peak - value if find(_primary_choice(task).name).best == "high" else value - peak
+    return max(0.0, behind)
+
+
+def overall(
+    scores: dict[str, dict[str, float | None]],
+    tasks: dict[str, Task],
+    form: Form = "arithmetic",
+    weights: dict[str, float] | None = None,
+) -> float:
+    """Σ w·s / Σ w, or Π s^(w / Σ w) for the geometric form, over the tasks' primary metrics; higher is better.
+
+    w: the task's weight, 1 where none is given. s: the metric v brought to 0 to 1, by its scale:
+    share: v, or 1 − v where low is best; correlation: (1 + v)/2, and max(v, 0) in the geometric form;
+    error: 1/(1 + v). Undefined is the worst: s = 0, but r = 0 for a correlation.
+    The arithmetic form is papers A's and E's overall, the geometric one paper B's.
+    """
+    given = weights or {}
+    shares = {name: _share(task, scores[name][primary(task)], form) for name, task in tasks.items()}
+    weight = {name: given.get(name, 1.0) for name in tasks}
+    total = sum(weight.values())
+    if form == "geometric":
+        return math.prod(share ** (weight[name] / total) for name, share in shares.items())
+    return sum(weight[name] * share for name, share in shares.items()) / total
+
+
+def _share(task: Task, value: float | None, form: Form) -> float:
+    """A primary metric's value on the scale of the overall score."""
+    metric = find(_primary_choice(task).name)
+    if metric.scale == "correlation":
+        r = value or 0.0
+        return max(r, 0.0) if form == "geometric" else (1 + r) / 2
+    if value is None:
+        return 0.0
+    if metric.scale == "error":
+        return 1 / (1 + value)
+    return value if metric.best == "high" else 1 - value
+
+
+def _primary_choice(task: Task) -> Choice:
+    return (task.metrics or default_metrics(task))[0]
+
+
+def _entries(choice: Choice, task: Task) -> tuple[str, ...]:
+    """What a metric has a number for: each class by name, or just ''."""
+    return task.labels.names if find(choice.name).per_class else ("",)
+
+
+def _key(choice: Choice, entry: str) -> str:
+    """'within', 'within(tolerance=0.1)', 'f1-per-class/positive'."""
+    options = ", ".join(f"{name}={value}" for name, value in choice.options.items())
+    return choice.name + (f"({options})" if options else "") + (f"/{entry}" if entry else "")

@@ -1,0 +1,11 @@
+"""Token states → one vector. Importing registers every pooling."""
+
+from manyheads.parts.pooling.base import Pooling
+from manyheads.parts.pooling.first_token import FirstToken
+from manyheads.parts.pooling.head_pooler import HeadPooler
+from manyheads.parts.pooling.last_token import LastToken
+from manyheads.parts.pooling.lstm import LstmPooling
+from manyheads.parts.pooling.mean import Mean
+from manyheads.parts.pooling.shared_pooler import SharedPooler
+
+__all__ = ["FirstToken", "HeadPooler", "LastToken", "LstmPooling", "Mean", "Pooling", "SharedPooler"]

@@ -1,0 +1,107 @@
+"""What a regulariser may do: add a term to every example of its tasks, or a penalty on weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.parts.task_names import check_tasks
+from manyheads.seeding import DrawState, draws_from
+
+if TYPE_CHECKING:
+    from manyheads.model import Inputs, ManyHeads, PackedBatches
+    from manyheads.parts.losses import Loss
+
+
+@dataclass(frozen=True)
+class View:
+    """One pass through the model as it was just done, for terms that do it again a little differently."""
+
+    model: ManyHeads
+    batches: list[tuple[str, Inputs]]
+    packed: PackedBatches
+    embedded: Tensor  # [tokens, width]
+    outputs: list[Tensor]  # of each task, [examples, outputs]
+    counts: list[int]  # of each task, its examples in the whole step
+    draws_before: DrawState  # where torch's generators stood before the embeddings …
+    draws_after: DrawState  # … and after them
+    autocast: Callable[[], AbstractContextManager[None]]
+
+    def read(self, embedded: Tensor, same_masks: bool) -> list[Tensor]:
+        """The outputs for other embeddings, with the dropout masks of the pass or with new ones."""
+        masks = draws_from(self.draws_after, embedded.device) if same_masks else nullcontext()
+        with masks, self.autocast():
+            return [wide(one) for one in self.model.read(embedded, self.packed)]
+
+    def again(self, weights: dict[str, Tensor]) -> list[Tensor]:
+        """The outputs that the model would give with other weights, with the masks of the pass."""
+        with draws_from(self.draws_before, self.embedded.device), self.autocast():
+            found = torch.func.functional_call(self.model, weights, (self.batches, False))
+        return [wide(one) for one in found]
+
+
+def wide(outputs: Tensor) -> Tensor:
+    """Losses are never computed in half precision."""
+    return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+
+
+class Regulariser(nn.Module):
+    """An extra term, `weight` (λ) times as strong as the loss. Built with the names of the run's tasks.
+
+    One that `reads_examples` gives `terms`, a value for each example, which are added to the task's loss before tasks
+    are combined. Any other adds the gradient of a penalty on weights after that. Buffers are its memory.
+    """
+
+    reads_examples: ClassVar[bool] = True
+    name: str = ""  # as recipes call it
+
+    def __init__(self, names: Sequence[str], weight: float, tasks: Sequence[str] | None = None) -> None:
+        super().__init__()
+        if tasks is not None and not tasks:
+            raise ValueError("'tasks' names none; leave the regulariser out instead")
+        check_tasks("tasks", tasks or [], names)
+        self.weight = weight
+        self.tasks = list(names if tasks is None else tasks)  # those it is on for
+
+    def terms(self, view: View) -> list[Tensor]:
+        """A value for each example of each task in the pass, without the weight."""
+        raise NotImplementedError
+
+    def penalise(self, model: ManyHeads) -> float:
+        """Add λ·∇R to the gradients of what is trained; returns λ·R."""
+        raise NotImplementedError
+
+    def describe(self, model: ManyHeads) -> str:
+        """For people: its name, strength, and what it costs besides time."""
+        some = "" if len(self.tasks) == len(model.tasks) else f" on {', '.join(self.tasks)}"
+        return f"{self.name} {self.weight:g}{some}"
+
+    def begin(self, model: ManyHeads) -> None:
+        """Called once before the first step of a phase that has it."""
+
+    def after_step(self, model: ManyHeads) -> None:
+        """Called after every optimizer step."""
+
+
+def divergence(loss: Loss, one: Tensor, other: Tensor) -> Tensor:
+    """How far two outputs of a task are apart, [examples]: symmetric KL of what they predict, or a squared difference.
+
+    KL(p‖q) + KL(q‖p) = Σ (p − q)·(ln p − ln q), over classes, or over yes and no of each class of a multi-label task.
+    """
+    if loss.task.kind == "regression":
+        return ((one - other) ** 2).mean(dim=-1)
+    p, q = loss.predict(one), loss.predict(other)
+    apart = _symmetric(p, q)
+    if loss.task.kind == "multi-label":
+        apart = apart + _symmetric(1 - p, 1 - q)
+    return apart.sum(dim=-1)
+
+
+def _symmetric(p: Tensor, q: Tensor) -> Tensor:
+    tiny = torch.finfo(p.dtype).tiny
+    return (p - q) * (p.clamp(min=tiny).log() - q.clamp(min=tiny).log())

@@ -1,0 +1,77 @@
+"""Penalties on the size of weights, added to the loss (decoupled weight decay is the optimizer's)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from manyheads.parts.regularisers.base import Regulariser
+from manyheads.registry import NotNegative, register
+
+if TYPE_CHECKING:
+    from manyheads.model import ManyHeads
+
+Where = Literal["all", "encoder", "heads"] | list[Annotated[int, Field(ge=0)]]  # or layers; 0 is the embeddings
+
+
+class _Norm(Regulariser):
+    """λ·Σ over weights; biases and norms (all of one dimension) are left alone, and so is what got no gradient."""
+
+    reads_examples = False
+
+    def __init__(self, names: Sequence[str], weight: float, on: Where) -> None:
+        super().__init__(names, weight)
+        self.on = on
+
+    def size(self, w: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def slope(self, w: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _wanted(self, model: ManyHeads, name: str) -> bool:
+        inside = name.startswith("encoder.")
+        if isinstance(self.on, list):
+            return inside and model.encoder.layer_of(name.removeprefix("encoder.")) in self.on
+        return self.on == "all" or (self.on == "encoder") == inside
+
+    @torch.no_grad()
+    def penalise(self, model: ManyHeads) -> float:
+        total = 0.0
+        for name, one in model.named_parameters():
+            if self._wanted(model, name) and one.ndim >= 2 and one.grad is not None:
+                total += self.weight * self.size(one).item()
+                one.grad.add_(self.slope(one), alpha=self.weight)
+        return total
+
+
+@register("regularisers", "l1", paper="C")
+class L1(_Norm):
+    """λ·Σ |w|: pulls every weight towards 0 with the same force, and some of them to it."""
+
+    def __init__(self, names: Sequence[str], *, weight: NotNegative = 1e-4, on: Where = "all") -> None:
+        super().__init__(names, weight, on)
+
+    def size(self, w: Tensor) -> Tensor:
+        return w.abs().sum()
+
+    def slope(self, w: Tensor) -> Tensor:
+        return w.sign()
+
+
+@register("regularisers", "l2", paper="C")
+class L2(_Norm):
+    """λ·Σ w²: pulls large weights towards 0; unlike weight decay it goes through Adam's scaling."""
+
+    def __init__(self, names: Sequence[str], *, weight: NotNegative = 1e-3, on: Where = "all") -> None:
+        super().__init__(names, weight, on)
+
+    def size(self, w: Tensor) -> Tensor:
+        return (w**2).sum()
+
+    def slope(self, w: Tensor) -> Tensor:
+        return 2 * w

@@ -1,0 +1,48 @@
+"""Whole passes over one task after the other."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from manyheads.parts.samplers.base import Batch, Epochs, Passes, Supply, check_order
+from manyheads.registry import register
+
+
+@register("samplers", "sequential", paper="A")
+class Sequential(Epochs):
+    """All epochs of the first task, then all of the second, and so on: shows catastrophic forgetting.
+
+    `order`: the tasks in their order; by default that of the recipe.
+    """
+
+    def __init__(self, supply: Supply, *, order: list[str] | None = None) -> None:
+        self.passes = [Passes(supply, task) for task in check_order(order, list(supply.sizes))]
+        self.each = supply.epochs
+        self.epochs = [one.batches for one in self.passes for _ in range(supply.epochs)]
+        self.meaning = f"An epoch is a pass over one task: {supply.epochs} for each task, one task after the other."
+
+    def round(self, index: int) -> list[Batch]:
+        epoch, place = self.place(index)
+        task, number = divmod(epoch, self.each)
+        passes = self.passes[task]
+        return [passes.batch(number * passes.batches + place)]
+
+
+@register("samplers", "epoch-round-robin", paper="A, B")
+class EpochRoundRobin(Epochs):
+    """Every epoch all of the first task, then all of the second, and so on; the last in order is remembered best.
+
+    `order`: the tasks in their order; by default that of the recipe (paper B shows that it matters).
+    """
+
+    def __init__(self, supply: Supply, *, order: list[str] | None = None) -> None:
+        self.passes = [Passes(supply, task) for task in check_order(order, list(supply.sizes))]
+        self.ends = list(accumulate(one.batches for one in self.passes))
+        self.epochs = [self.ends[-1]] * supply.epochs
+        self.meaning = "An epoch is one pass over every task, one task after the other."
+
+    def round(self, index: int) -> list[Batch]:
+        epoch, place = self.place(index)
+        task = next(number for number, end in enumerate(self.ends) if place < end)
+        passes = self.passes[task]
+        return [passes.batch(epoch * passes.batches + place - (self.ends[task] - passes.batches))]

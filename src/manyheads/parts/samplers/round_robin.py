@@ -1,0 +1,122 @@
+"""A batch of every task in turn: one class, and where each order stops."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Literal
+
+import numpy as np
+
+from manyheads.parts.samplers.base import Batch, Epochs, Passes, Supply
+from manyheads.registry import register
+from manyheads.seeding import generator
+
+Step = Literal["round", "batch"]
+
+
+class FreshSample:
+    """Batches of a task of which every epoch takes a fresh random part, each example at most once."""
+
+    def __init__(self, supply: Supply, task: str, examples: int) -> None:
+        self.task, self.size, self.seed = task, supply.sizes[task], supply.seed
+        self.batch_size = supply.batch_sizes[task]
+        self.examples = min(examples, self.size)
+        self.rows = supply.rows.get(task) or task
+        self._epoch = -1
+        self._drawn = np.empty(0, dtype=np.int64)
+
+    @property
+    def batches(self) -> int:
+        return -(-self.examples // self.batch_size)
+
+    def batch(self, number: int) -> Batch:
+        epoch, place = divmod(number, self.batches)
+        if epoch != self._epoch:
+            self._drawn = generator(self.seed, "sample", self.rows, epoch).permutation(self.size)[: self.examples]
+            self._epoch = epoch
+        return Batch(self.task, self._drawn[place * self.batch_size : (place + 1) * self.batch_size])
+
+
+class RoundRobin(Epochs):
+    """R rounds an epoch, of which task i is in m_i, spread evenly: in round r if ⌊(r + 1)·m_i/R⌋ > ⌊r·m_i/R⌋.
+
+    A task goes on in the next epoch where it stopped. With `step: batch` every batch is a round, and so an optimizer
+    step, of its own.
+    """
+
+    def __init__(
+        self, supply: Supply, draws: list[Passes | FreshSample], counts: list[int], rounds: int, step: Step
+    ) -> None:
+        self.draws, self.counts, self.rounds, self.step = draws, counts, rounds, step
+        self.epochs = [rounds if step == "round" else sum(counts)] * supply.epochs
+
+    def round(self, index: int) -> list[Batch]:
+        epoch, place = self.place(index)
+        if self.step == "round":
+            return self._batches(epoch, place)
+        turn = bisect_right(range(self.rounds), place, key=self._batches_before) - 1
+        return [self._batches(epoch, turn)[place - self._batches_before(turn)]]
+
+    def _batches(self, epoch: int, turn: int) -> list[Batch]:
+        found = []
+        for draw, count in zip(self.draws, self.counts, strict=True):
+            number = turn * count // self.rounds
+            if (turn + 1) * count // self.rounds > number:
+                found.append(draw.batch(epoch * count + number))
+        return found
+
+    def _batches_before(self, turn: int) -> int:
+        return sum(turn * count // self.rounds for count in self.counts)
+
+
+def _every_round(supply: Supply) -> list[Passes | FreshSample]:
+    return [Passes(supply, task) for task in supply.sizes]
+
+
+@register("samplers", "batch-round-robin", paper="A")
+class BatchRoundRobin(RoundRobin):
+    """One batch of each task per round, and one optimizer step per round.
+
+    `until`: an epoch ends with the 'largest' task (the others are passed over again), with the 'smallest' (the
+    others go on where they stopped in the next epoch), or with the task of that name. `step`: a step per 'round' or
+    per 'batch'.
+    """
+
+    def __init__(self, supply: Supply, *, until: str = "largest", step: Step = "round") -> None:
+        batches = {task: supply.batches(task) for task in supply.sizes}
+        ends = {**batches, "largest": max(batches.values()), "smallest": min(batches.values())}
+        if until not in ends:
+            raise ValueError(f"'until' is 'largest', 'smallest' or a task's name, found '{until}'")
+        rounds = ends[until]
+        super().__init__(supply, _every_round(supply), [rounds] * len(batches), rounds, step)
+        which = f"the {until} task" if until in ("largest", "smallest") else f"task '{until}'"
+        self.meaning = f"An epoch is one pass over {which}; the others run beside it, batch by batch."
+
+
+@register("samplers", "max-size-cycle", paper="E")
+class MaxSizeCycle(BatchRoundRobin):
+    """Batch round robin until the largest task ends; the small ones are passed over again and again.
+
+    Relations: this is `batch-round-robin` with `until: largest`, under paper E's name.
+    """
+
+    def __init__(self, supply: Supply, *, step: Step = "round") -> None:
+        super().__init__(supply, until="largest", step=step)
+
+
+@register("samplers", "sampled-round-robin", paper="E")
+class SampledRoundRobin(RoundRobin):
+    """Batch round robin until all but the largest task have ended; of that one a fresh random sample each epoch."""
+
+    def __init__(self, supply: Supply, *, step: Step = "round") -> None:
+        large = supply.largest
+        small = [supply.batches(task) for task in supply.sizes if task != large and not supply.same_rows(task, large)]
+        rounds = max(small, default=supply.batches(large))
+        sampled = {task for task in supply.sizes if task == large or supply.same_rows(task, large)}
+        draws: list[Passes | FreshSample] = [
+            FreshSample(supply, task, rounds * supply.batch_sizes[task]) if task in sampled else Passes(supply, task)
+            for task in supply.sizes
+        ]
+        super().__init__(supply, draws, [rounds] * len(draws), rounds, step)
+        others = "the largest of the other tasks" if small else "the only task"
+        self.meaning = f"An epoch is one pass over {others}; of '{large}' it takes a fresh random sample."

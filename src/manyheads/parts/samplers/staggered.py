@@ -1,0 +1,31 @@
+"""First the largest task alone, then all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from manyheads.parts.samplers.base import Batch, Epochs, Supply
+from manyheads.parts.samplers.blocks import EpochRoundRobin
+from manyheads.parts.samplers.round_robin import SampledRoundRobin, Step
+from manyheads.registry import Count, register
+
+
+@register("samplers", "staggered", paper="E")
+class Staggered(Epochs):
+    """The first epochs (`first`, 2 as in paper E) only the largest task, then `sampled-round-robin`.
+
+    Relations: the same as two phases, the first of which trains on one task.
+    """
+
+    def __init__(self, supply: Supply, *, first: Count = 2, step: Step = "round") -> None:
+        if first >= supply.epochs:
+            raise ValueError(f"'first' is from 1 to one less than the epochs ({supply.epochs}), found {first}")
+        large = supply.largest
+        self.alone = EpochRoundRobin(replace(supply, sizes={large: supply.sizes[large]}, epochs=first))
+        self.all = SampledRoundRobin(replace(supply, epochs=supply.epochs - first), step=step)
+        self.first = sum(self.alone.epochs)
+        self.epochs = [*self.alone.epochs, *self.all.epochs]
+        self.meaning = f"The first {first} epochs are passes over '{large}' alone. Later: {self.all.meaning}"
+
+    def round(self, index: int) -> list[Batch]:
+        return self.alone.round(index) if index < self.first else self.all.round(index - self.first)

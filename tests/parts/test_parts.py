@@ -1,0 +1,255 @@
+"""Contracts: every registered part of a family is held to its family's promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from building import KINDS, PAIR, SINGLE, a_task, fitting_task, labels_of, small_bert, toy_inputs, toy_model
+from manyheads.config.part import Choice
+from manyheads.parts.encodings import Encoding
+from manyheads.parts.losses import Loss
+from manyheads.parts.pooling import Pooling
+from manyheads.registry import FAMILIES, Part, find, parts
+from manyheads.tasks.task import Task
+from manyheads.tokens.tokenizer import Tokenizer
+
+KEYS = {"encodings": "encoding", "pooling": "pooling", "heads": "head", "outputs": "output", "losses": "loss"}
+LEARNING = [part for family in KEYS for part in parts(family)]
+
+
+def ids(part: Part) -> str:
+    return f"{part.family}/{part.name}"
+
+
+def a_task_with(part: Part) -> Task:
+    """A task that has the part; without dropout, and with an encoding that gives what it needs."""
+    options = {"dropout": 0.0} if "dropout" in part.options.model_fields else {}
+    given: dict[str, Any] = {KEYS[part.family]: Choice(name=part.name, options=options)}
+    tries = [{**more, **given} for more in ({}, {"encoding": "bi-cosine"})]
+    return next(task for task in (fitting_task(**one) for one in tries) if task is not None)
+
+
+@pytest.mark.parametrize("part", parts(), ids=ids)
+def test_every_part_says_what_it_is(part: Part) -> None:
+    assert part.summary.endswith(".") or part.summary.endswith(":"), "one whole sentence in the first line"
+    assert set(part.paper) <= set("ABCDEal, "), "papers by their letters"
+    part.options()  # every option has a default
+
+
+def test_every_family_has_parts() -> None:
+    assert {part.family for part in parts()} == set(FAMILIES)
+
+
+@pytest.mark.parametrize("part", parts("encodings"), ids=ids)
+def test_encodings_frame_truncate_and_refuse(part: Part, toy_encoder: Path) -> None:
+    encoding: Encoding = part.factory(16)
+    frame = Tokenizer(toy_encoder).frame
+    fitting = 0
+    for texts_in in (PAIR, SINGLE):
+        task = a_task(encoding=part.name, columns=texts_in)
+        refusal = encoding.unfit(task)
+        if refusal:
+            assert "use '" in refusal, "a refusal says what to use"
+            continue
+        fitting += 1
+        texts = tuple(np.arange(10, 10 + n) for n in (9, 4)[: len(task.columns.text)])
+        lengths = tuple(np.array([len(text)]) for text in texts)
+        whole = encoding.inputs(texts, frame, 64)
+        assert max(len(tokens) for tokens, _ in whole) == encoding.untruncated_length(lengths, frame)[0]
+        for tokens, segments in encoding.inputs(texts, frame, 8):
+            assert len(tokens) == len(segments) <= 8
+        pooled = torch.randn(len(whole) * 3, 16)
+        found = encoding(pooled)
+        assert found.shape == (3, encoding.features)
+        if encoding.gives != "features":
+            assert encoding.features == 1
+            assert ((found >= 0) & (found <= 1)).all(), "a similarity is from 0 to 1"
+    assert fitting == 1
+
+
+@pytest.mark.parametrize("part", parts("losses"), ids=ids)
+def test_losses_give_one_value_per_example_and_a_prediction(part: Part) -> None:
+    task = a_task_with(part)
+    loss: Loss = part.factory(task)
+    outputs = torch.randn(6, loss.outputs, requires_grad=True, generator=torch.Generator().manual_seed(0))
+    labels = labels_of(task)
+    values = loss(outputs, labels)
+    assert values.shape == (6,)
+    assert (values >= 0).all()
+    alone = torch.cat([loss(outputs[i : i + 1], labels[i : i + 1]) for i in range(6)])
+    assert torch.isfinite(alone).all(), "also a batch of one, as the last of an epoch may be"
+    assert torch.allclose(values, alone) != loss.whole_batch, "it says whether a loss depends on its batch"
+    values.sum().backward()
+    assert outputs.grad is not None
+    assert outputs.grad.abs().sum() > 0
+    answers = loss.predict(outputs.detach())
+    classes = len(task.labels.names)
+    assert answers.shape == ((6, classes) if classes else (6,))
+    if classes and task.kind != "multi-label":
+        assert torch.allclose(answers.sum(dim=1), torch.ones(6))
+    refusals = [loss.unfit(a_task(labels=one, loss=part.name, encoding=task.encoding)) for one in KINDS]
+    assert all(f"'{part.name}' needs" in reason for reason in refusals if reason)
+    assert any(refusals), "no loss serves every kind of task"
+
+
+@pytest.mark.parametrize("part", parts("losses"), ids=ids)
+def test_losses_and_gradients_are_finite_where_the_model_is_very_sure(part: Part) -> None:
+    task = a_task_with(part)
+    loss: Loss = part.factory(task)
+    for value in (-80.0, 0.0, 80.0):
+        outputs = torch.full((6, loss.outputs), value, requires_grad=True)
+        loss(outputs, labels_of(task)).sum().backward()
+        assert outputs.grad is not None
+        assert torch.isfinite(outputs.grad).all()
+
+
+@pytest.mark.parametrize("part", parts("pooling"), ids=ids)
+def test_pooling_gives_one_vector_per_input(part: Part) -> None:
+    pooling: Pooling = part.factory(small_bert())
+    states = torch.randn(12, 16)
+    starts, lengths = torch.tensor([0, 5, 7]), torch.tensor([5, 2, 5])
+    pooled = pooling(states, starts, lengths)
+    assert pooled.shape == (3, pooling.width)
+    alone = pooling(states[5:7], torch.tensor([0]), lengths[1:2])
+    assert torch.allclose(pooled[1:2], alone, atol=1e-6), "an input's vector does not depend on the others"
+    if pooling.keep != "all":
+        row = starts if pooling.keep == "first" else starts + lengths - 1
+        kept = pooling(states[row], torch.arange(3), torch.ones(3, dtype=torch.long))
+        assert torch.equal(kept, pooled), "it reads the row that it says it reads, whether others are kept or not"
+    with pytest.raises(ValueError, match="this encoder has 1 layers: 'layer' is from 0 to 1, or negative, found 2"):
+        part.factory(small_bert(), layer=2)
+
+
+@pytest.mark.parametrize("part", LEARNING, ids=ids)
+def test_every_part_learns_a_fixed_batch(part: Part, toy_encoder: Path) -> None:
+    """Loss falls to under two thirds within 30 steps: gradients reach what they should."""
+    task = a_task_with(part)
+    model = toy_model(toy_encoder, [task])
+    labels = labels_of(task)
+    inputs = toy_inputs(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    losses = []
+    for _ in range(30):
+        loss = model.head("task").loss(model([("task", inputs)])[0], labels).mean()
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert losses[-1] < losses[0] * 2 / 3, losses
+
+
+def test_head_pooler_is_tanh_of_a_dense_layer_on_the_first_token() -> None:
+    pooling = find("pooling", "head-pooler").factory(small_bert(2))
+    with torch.no_grad():
+        pooling.dense.weight.copy_(torch.tensor([[1.0, 2.0], [0.0, -1.0]]))
+        pooling.dense.bias.copy_(torch.tensor([0.5, 0.0]))
+    states = torch.tensor([[9.0, 9.0], [0.1, 0.2], [7.0, 7.0]])
+    expected = torch.tanh(torch.tensor([[0.1 + 0.4 + 0.5, -0.2]]))
+    assert torch.allclose(pooling(states, torch.tensor([1]), torch.tensor([2])), expected)
+
+
+def test_first_last_and_mean_by_hand() -> None:
+    """Two inputs of 2 and 3 tokens."""
+    made = {part.name: part.factory(small_bert(2)) for part in parts("pooling")}
+    states = torch.tensor([[1.0, 2.0], [3.0, 4.0], [0.0, 0.0], [3.0, 3.0], [6.0, 9.0]])
+    where = (torch.tensor([2, 0]), torch.tensor([3, 2]))
+    assert made["mean"](states, *where).tolist() == [[3.0, 4.0], [2.0, 3.0]]
+    assert made["first"](states, *where).tolist() == [[0.0, 0.0], [1.0, 2.0]]
+    assert made["last"](states, *where).tolist() == [[6.0, 9.0], [3.0, 4.0]]
+
+
+def test_lstm_pooling_is_the_lstm_of_each_input_alone() -> None:
+    """Against torch's own LSTM on one unpadded sequence at a time, in float64."""
+    pooling = find("pooling", "lstm").factory(small_bert(), units=5).double()
+    states = torch.randn(9, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    found = pooling(states, torch.tensor([3, 0]), torch.tensor([6, 3]))
+    for row, piece in zip(found, (states[3:9], states[0:3]), strict=True):
+        both, _ = pooling.lstm(piece[:, None])
+        expected = torch.cat([both[-1, 0, :5], both[0, 0, 5:]])  # last state forwards, first of the one backwards
+        assert torch.allclose(row, expected, atol=1e-12)
+    one_way = find("pooling", "lstm").factory(small_bert(), units=5, bidirectional=False)
+    assert one_way(states.float(), torch.tensor([0]), torch.tensor([3])).shape == (1, 5)
+
+
+def test_head_lstm_is_pooling_lstm_with_a_linear_head(toy_encoder: Path) -> None:
+    one = a_task(head=Choice(name="lstm", options={"units": 7, "dropout": 0.0}))
+    assert one.pooling == Choice(name="lstm", options={"units": 7})
+    other = a_task(pooling=Choice(name="lstm", options={"units": 7}))
+    outputs = []
+    for task in (one, other):
+        model = toy_model(toy_encoder, [task])
+        outputs.append(model([("task", toy_inputs(model))])[0])
+    assert torch.equal(*outputs)
+
+
+def test_shared_pooler_is_the_encoders_own_and_is_saved_once() -> None:
+    encoder = small_bert()
+    encoder.pooler.requires_grad_(False)
+    pooling = find("pooling", "shared-pooler").factory(encoder)
+    assert all(one.requires_grad for one in encoder.pooler.parameters())
+    assert list(pooling.state_dict()) == []
+    states = torch.randn(3, 16)
+    expected = torch.tanh(states[[2]] @ encoder.pooler.weight.T + encoder.pooler.bias)
+    assert torch.allclose(pooling(states, torch.tensor([2]), torch.tensor([1])), expected, atol=1e-6)
+
+
+def test_linear_head_by_hand() -> None:
+    head = find("heads", "linear").factory(2, 1, dropout=0.5)
+    with torch.no_grad():
+        head.dense.weight.copy_(torch.tensor([[2.0, -1.0]]))
+        head.dense.bias.fill_(0.25)
+    assert head.eval()(torch.tensor([[1.0, 3.0]])).item() == -0.75
+
+
+def test_hidden_head_by_hand() -> None:
+    head = find("heads", "hidden").factory(2, 1, units=2, dropout=0.5).eval()
+    with torch.no_grad():
+        head.hidden.weight.copy_(torch.tensor([[1.0, 1.0], [-1.0, 0.0]]))
+        head.hidden.bias.copy_(torch.tensor([0.5, 0.0]))
+        head.out.weight.copy_(torch.tensor([[2.0, 7.0]]))
+        head.out.bias.fill_(-1.0)
+    assert head(torch.tensor([[1.0, 3.0]])).item() == 2 * 4.5 - 1  # the second unit is −1, which relu makes 0
+
+
+def test_mlp_with_one_layer_is_hidden() -> None:
+    made = {part.name: part.factory for part in parts("heads")}
+    one, other = made["mlp"](4, 3, layers=1, units=5).eval(), made["hidden"](4, 3, units=5).eval()
+    other.hidden.load_state_dict(one.hidden[0].state_dict())
+    other.out.load_state_dict(one.out.state_dict())
+    x = torch.randn(6, 4)
+    assert torch.equal(one(x), other(x))
+    assert len(made["mlp"](4, 3, layers=3).hidden) == 3
+
+
+def test_dropout_is_per_task(toy_encoder: Path) -> None:
+    rates = {"never": 0.0, "often": 0.5}
+    tasks = [a_task(name=name, head=Choice(name="linear", options={"dropout": rate})) for name, rate in rates.items()]
+    model = toy_model(toy_encoder, tasks).train()
+    inputs = toy_inputs(model, "never")
+    first, second = (model([("never", inputs), ("often", inputs)]) for _ in range(2))
+    assert torch.equal(first[0], second[0])
+    assert not torch.equal(first[1], second[1])
+
+
+PAPERS = {
+    "encodings": "single bi-concat bi-siamese bi-cosine bi-cosine-feature bi-shared bi-scaled-cosine cross cross-nosep",
+    "pooling": "shared-pooler head-pooler first last mean",
+    "heads": "linear hidden mlp lstm none",
+    "outputs": "raw clamp sigmoid",
+    "losses": "cross-entropy binary-cross-entropy mse ordinal-log-loss dual-cross-entropy cosine-embedding",
+    "samplers": "sequential epoch-round-robin batch-round-robin proportional annealed uniform balanced full-data "
+    "capped sampled-round-robin max-size-cycle staggered",
+    "scalarizers": "sum mean fixed uncertainty liebel-korner",
+    "aggregators": "pcgrad",
+    "regularisers": "l1 l2 smart bregman",
+}
+
+
+@pytest.mark.parametrize("family", PAPERS)
+def test_every_strategy_of_the_papers_has_its_name(family: str) -> None:
+    assert set(PAPERS[family].split()) <= {part.name for part in parts(family)}
