@@ -24,7 +24,7 @@ from apart import Apart
 from manyheads import Run, load_recipe, train
 from manyheads.data.demo import demo_rows
 from manyheads.encoder.bert import Bert
-from manyheads.model import TaskTokens
+from manyheads.model.multitask import TaskTokens
 from manyheads.predict import _passes
 from manyheads.run import _examples
 from manyheads.tasks.load import load_tasks

@@ -13,7 +13,7 @@ from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
 from manyheads.encoder import load_encoder
 from manyheads.encoder.bert import Bert, BertConfig, random_bert
-from manyheads.model import Inputs, ManyHeads
+from manyheads.model.multitask import Inputs, ManyHeads
 from manyheads.registry import find
 from manyheads.storage.strings import Strings
 from manyheads.tasks.task import Task, unfit_parts

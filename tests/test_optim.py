@@ -18,7 +18,7 @@ from manyheads.config.load import load_recipe
 from manyheads.config.recipe import EncoderSettings, Training
 from manyheads.config.training import trained_layers
 from manyheads.encoder import load_encoder
-from manyheads.model import ManyHeads
+from manyheads.model.multitask import ManyHeads
 from manyheads.optim import build_optimizer, clip_gradients, parameter_groups, rate_factor, set_rates
 from manyheads.registry import find
 

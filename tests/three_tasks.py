@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from building import CLASSES, NUMBERS, TWO, a_task, columns, toy_model
-from manyheads.model import ManyHeads
+from manyheads.model.multitask import ManyHeads
 from manyheads.parts.samplers import Batch
 from manyheads.tasks.task import Task
 

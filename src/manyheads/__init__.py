@@ -18,7 +18,7 @@ _PUBLIC = {
     "Recipe": "manyheads.config.recipe",
     "load_recipe": "manyheads.config.load",
     "Task": "manyheads.tasks.task",
-    "ManyHeads": "manyheads.model",
+    "ManyHeads": "manyheads.model.multitask",
     "train": "manyheads.training",
     "resume": "manyheads.training",
     "Run": "manyheads.run",
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from manyheads.config.load import load_recipe
     from manyheads.config.recipe import Recipe
     from manyheads.errors import UserError
-    from manyheads.model import ManyHeads
+    from manyheads.model.multitask import ManyHeads
     from manyheads.registry import parts, register
     from manyheads.run import Run
     from manyheads.tasks.task import Task

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.loading import load_encoder
 from manyheads.errors import UserError
-from manyheads.model import ManyHeads
+from manyheads.model.multitask import ManyHeads
 from manyheads.storage.files import CHECKSUMS, DAMAGED, check_folder, restore_folder, write_folder
 from manyheads.tasks.task import Task
 from manyheads.tokens.tokenizer import Tokenizer

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from manyheads.config.training import EvaluateSettings
-from manyheads.model import ManyHeads, TaskTokens
+from manyheads.model.multitask import ManyHeads, TaskTokens
 from manyheads.parts.metrics import overall, score
 from manyheads.predict import predict_tasks
 from manyheads.seeding import generator

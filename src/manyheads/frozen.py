@@ -22,7 +22,7 @@ from manyheads.config.part import dump_choice
 from manyheads.config.training import trained_layers
 from manyheads.encoder.bert import Bert
 from manyheads.errors import UserError
-from manyheads.model import ManyHeads, TaskTokens, evaluating
+from manyheads.model.multitask import ManyHeads, TaskTokens, evaluating
 from manyheads.schedule import Phase
 from manyheads.storage.files import cache_folder, mapped
 from manyheads.tokens.packing import Sequence, pack

@@ -18,7 +18,7 @@ from manyheads.data.readers import read_chunks
 from manyheads.data.table import RawRows
 from manyheads.errors import UserError, nearest
 from manyheads.evaluate import Evaluation, evaluate_model
-from manyheads.model import ManyHeads, TaskTokens
+from manyheads.model.multitask import ManyHeads, TaskTokens
 from manyheads.predict import describe, predict_tasks
 from manyheads.progress import Reporter
 from manyheads.storage.strings import Strings

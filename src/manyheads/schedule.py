@@ -12,7 +12,7 @@ from manyheads.combine.combination import Combination, build_combination
 from manyheads.config.recipe import Recipe
 from manyheads.config.training import PhaseSettings, Shape, trained_layers
 from manyheads.errors import UserError
-from manyheads.model import ManyHeads
+from manyheads.model.multitask import ManyHeads
 from manyheads.optim import rate_factor
 from manyheads.parts.regularisers import Regulariser, build_regularisers
 from manyheads.parts.samplers import Batch, Sampler, Supply

@@ -15,7 +15,7 @@ from manyheads.combine.combination import Combination
 from manyheads.config.load import load_recipe
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
-from manyheads.model import ManyHeads, TaskTokens
+from manyheads.model.multitask import ManyHeads, TaskTokens
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.tasks.load import load_tasks

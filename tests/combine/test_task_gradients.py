@@ -17,7 +17,7 @@ from manyheads.combine.combination import Combination
 from manyheads.combine.tables import Rows as TouchedRows
 from manyheads.combine.task_gradients import TaskGradients, layer_group, shared_parameters
 from manyheads.config.part import Choice
-from manyheads.model import ManyHeads
+from manyheads.model.multitask import ManyHeads
 from manyheads.parts.aggregators import Aggregator
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum

@@ -22,7 +22,7 @@ from manyheads.combine.tables import Rows, WholeTables, add_up_rows, touched_row
 from manyheads.combine.task_gradients import TaskGradients, shared_parameters
 from manyheads.config.training import trained_layers
 from manyheads.errors import UserError
-from manyheads.model import Inputs, ManyHeads, TaskTokens
+from manyheads.model.multitask import Inputs, ManyHeads, TaskTokens
 from manyheads.parts.aggregators.base import Aggregator
 from manyheads.parts.regularisers.base import Regulariser, View, wide
 from manyheads.parts.samplers import Batch

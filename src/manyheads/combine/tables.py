@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from manyheads.model import ManyHeads
+from manyheads.model.multitask import ManyHeads
 
 
 @dataclass

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from manyheads.combine.tables import Rows, WholeTables
-from manyheads.model import ManyHeads
+from manyheads.model.multitask import ManyHeads
 from manyheads.processes import Processes
 
 SHARED_HEADS = "shared heads"  # the layer group of parameters that are not the encoder's

@@ -11,7 +11,7 @@ import torch
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
 from manyheads.errors import UserError
-from manyheads.model import ManyHeads
+from manyheads.model.multitask import ManyHeads
 from manyheads.report.draw_answers import largest_classes
 from manyheads.report.draw_training import legend_below, side_by_side
 from manyheads.report.gather import RunFacts, TaskAnswers

@@ -13,7 +13,7 @@ import torch
 from building import CLASSES, MULTI, NUMBERS, TWO, a_task
 from manyheads.combine.backward import Backward, Step
 from manyheads.combine.combination import Combination
-from manyheads.model import ManyHeads
+from manyheads.model.multitask import ManyHeads
 from manyheads.parts.regularisers import Regulariser, divergence
 from manyheads.parts.regularisers.base import View
 from manyheads.parts.samplers import Batch

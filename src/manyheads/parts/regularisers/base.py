@@ -14,7 +14,7 @@ from manyheads.parts.task_names import check_tasks
 from manyheads.seeding import DrawState, draws_from
 
 if TYPE_CHECKING:
-    from manyheads.model import Inputs, ManyHeads, PackedBatches
+    from manyheads.model.multitask import Inputs, ManyHeads, PackedBatches
     from manyheads.parts.losses import Loss
 
 

@@ -12,7 +12,7 @@ from manyheads.parts.regularisers.base import Regulariser, View, divergence
 from manyheads.registry import NotNegative, Share, register
 
 if TYPE_CHECKING:
-    from manyheads.model import ManyHeads
+    from manyheads.model.multitask import ManyHeads
 
 
 @register("regularisers", "bregman", paper="C")

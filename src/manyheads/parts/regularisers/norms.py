@@ -13,7 +13,7 @@ from manyheads.parts.regularisers.base import Regulariser
 from manyheads.registry import NotNegative, register
 
 if TYPE_CHECKING:
-    from manyheads.model import ManyHeads
+    from manyheads.model.multitask import ManyHeads
 
 Where = Literal["all", "encoder", "heads"] | list[Annotated[int, Field(ge=0)]]  # or layers; 0 is the embeddings
 

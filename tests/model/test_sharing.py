@@ -20,7 +20,7 @@ from manyheads.combine.combination import Combination
 from manyheads.config.part import Choice
 from manyheads.encoder.bert import Bert
 from manyheads.job import prepare
-from manyheads.model import ManyHeads
+from manyheads.model.multitask import ManyHeads
 from manyheads.parts.scalarizers import Sum
 from manyheads.predict import predict_tasks
 from manyheads.progress import Reporter
