@@ -24,8 +24,8 @@ from apart import Apart
 from manyheads import Run, load_recipe, train
 from manyheads.data.demo import demo_rows
 from manyheads.encoder.bert import Bert
+from manyheads.inference.predict import _passes
 from manyheads.model.multitask import TaskTokens
-from manyheads.predict import _passes
 from manyheads.run import _examples
 from manyheads.tasks.load import load_tasks
 from side_by_side import machine, write_block

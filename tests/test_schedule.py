@@ -249,7 +249,7 @@ def test_phases_that_cannot_be(phases: Any, message: str, recipe_file: Callable[
 def test_a_task_that_stops_improving_rests_and_comes_back_when_it_gets_worse(
     toy_recipe: ToyRecipe, toy_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from manyheads.evaluate import Evaluation
+    from manyheads.inference.evaluate import Evaluation
     from manyheads.resting import rest_or_return
 
     tasks = toy_recipe()["tasks"]

@@ -23,7 +23,7 @@ from manyheads.config.plugins import fingerprint, imported_parts
 from manyheads.config.recipe import EncoderSettings, Recipe
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
-from manyheads.evaluate import fixed_subset
+from manyheads.inference.evaluate import fixed_subset
 from manyheads.model.multitask import ManyHeads, TaskTokens, UnfitPart
 from manyheads.optim import build_optimizer
 from manyheads.parts.samplers import Batch, Supply

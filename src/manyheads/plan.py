@@ -14,10 +14,10 @@ import torch
 from manyheads.announce import describe_combination, describe_regularisers
 from manyheads.config.recipe import Recipe
 from manyheads.frozen import describe_keeping, worth_keeping
+from manyheads.inference.predict import predict_tasks
 from manyheads.job import TrainingJob, assemble
 from manyheads.optim import parameter_groups
 from manyheads.parts.samplers import Batch
-from manyheads.predict import predict_tasks
 from manyheads.progress import Reporter, duration
 from manyheads.schedule import set_trainable
 from manyheads.seeding import generator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from manyheads.parts.metrics import better, primary, worse_by
 
 if TYPE_CHECKING:
-    from manyheads.evaluate import Evaluation
+    from manyheads.inference.evaluate import Evaluation
     from manyheads.job import TrainingJob
 
 

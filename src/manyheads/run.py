@@ -17,9 +17,9 @@ from manyheads.data.dataset import Examples
 from manyheads.data.readers import read_chunks
 from manyheads.data.table import RawRows
 from manyheads.errors import UserError, nearest
-from manyheads.evaluate import Evaluation, evaluate_model
+from manyheads.inference.evaluate import Evaluation, evaluate_model
+from manyheads.inference.predict import describe, predict_tasks
 from manyheads.model.multitask import ManyHeads, TaskTokens
-from manyheads.predict import describe, predict_tasks
 from manyheads.progress import Reporter
 from manyheads.storage.strings import Strings
 from manyheads.tasks.load import load_tasks, read_unlabelled

@@ -16,15 +16,15 @@ from manyheads.combine.backward import NonFiniteLoss
 from manyheads.config.recipe import Recipe
 from manyheads.conflicts import measure_conflicts
 from manyheads.errors import Interrupted, UserError
-from manyheads.evaluate import Evaluation
 from manyheads.frozen import forget_frozen, keep_frozen
+from manyheads.inference.evaluate import Evaluation
+from manyheads.inference.predict import predict_tasks, write_answers, write_predictions
 from manyheads.job import TrainingJob, prepare
 from manyheads.optim import clip_gradients, relative_rates, set_rates
 from manyheads.parts.metrics import better, primary
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.plan import peak_gigabytes, short_plan
-from manyheads.predict import predict_tasks, write_answers, write_predictions
 from manyheads.progress import Reporter, duration
 from manyheads.resting import rest_or_return
 from manyheads.run import Run, evaluate_with_progress

@@ -19,10 +19,10 @@ from manyheads.combine.backward import Backward
 from manyheads.combine.combination import Combination
 from manyheads.config.part import Choice
 from manyheads.encoder.bert import Bert
+from manyheads.inference.predict import predict_tasks
 from manyheads.job import prepare
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.scalarizers import Sum
-from manyheads.predict import predict_tasks
 from manyheads.progress import Reporter
 from manyheads.tasks.load import load_tasks
 from manyheads.tokens.packing import PackedTokens, Sequence, merge_equal

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from manyheads.config.training import EvaluateSettings
+from manyheads.inference.predict import predict_tasks
 from manyheads.model.multitask import ManyHeads, TaskTokens
 from manyheads.parts.metrics import overall, score
-from manyheads.predict import predict_tasks
 from manyheads.seeding import generator
 from manyheads.tasks.task import Task
 
