@@ -26,7 +26,7 @@ from manyheads.data.demo import demo_rows
 from manyheads.encoder.bert import Bert
 from manyheads.inference.predict import _passes
 from manyheads.model.multitask import TaskTokens
-from manyheads.run import _examples
+from manyheads.runs.run import _examples
 from manyheads.tasks.load import load_tasks
 from side_by_side import machine, write_block
 from train import spread

@@ -15,7 +15,7 @@ from command import check_refused, manyheads
 from manyheads import train
 from manyheads.config.load import load_recipe
 from manyheads.conflict_report import Agreement, Conflicts, conflict_table, describe_conflicts, read_conflicts
-from manyheads.run import Run
+from manyheads.runs.run import Run
 from run_files import last_checkpoint, log_of
 
 ToyRecipe = Callable[..., dict[str, Any]]

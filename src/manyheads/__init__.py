@@ -21,7 +21,7 @@ _PUBLIC = {
     "ManyHeads": "manyheads.model.multitask",
     "train": "manyheads.training",
     "resume": "manyheads.training",
-    "Run": "manyheads.run",
+    "Run": "manyheads.runs.run",
     "register": "manyheads.registry",
     "parts": "manyheads.registry",
     "UserError": "manyheads.errors",
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from manyheads.errors import UserError
     from manyheads.model.multitask import ManyHeads
     from manyheads.registry import parts, register
-    from manyheads.run import Run
+    from manyheads.runs.run import Run
     from manyheads.tasks.task import Task
     from manyheads.training import resume, train
 

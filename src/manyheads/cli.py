@@ -95,7 +95,7 @@ def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> N
 def evaluate(run: RunArgument, model: ModelOption = "best", as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Metrics of a run's model on the whole dev set of every task."""
     from manyheads.progress import Reporter
-    from manyheads.run import Run
+    from manyheads.runs.run import Run
 
     opened = _opened(Run(run, model))
     print_metrics({"dev": opened.evaluate(Reporter(quiet)).to_json(), "model": opened.about}, as_json)
@@ -120,7 +120,7 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Answer texts: --text, a file with the task's text columns, or lines on stdin (pairs separated by a tab)."""
-    from manyheads.run import Run
+    from manyheads.runs.run import Run
 
     if file is not None and text:
         raise UserError("predict: give a FILE or --text, not both.")
@@ -179,7 +179,7 @@ def parts(
 def conflicts(run: RunArgument, as_json: AsJson = False) -> None:
     """Which tasks' gradients agree or fight in a run, where in the encoder, and what to do about it."""
     from manyheads.conflict_report import conflict_table, describe_conflicts, read_conflicts
-    from manyheads.run import Run
+    from manyheads.runs.run import Run
 
     found = read_conflicts(Run(run))
     if as_json:

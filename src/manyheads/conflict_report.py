@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from manyheads.errors import UserError
-from manyheads.run import Run
+from manyheads.runs.run import Run
 
 EVERYWHERE = "all shared"
 ENOUGH = 10  # measured steps, to say anything

@@ -30,12 +30,12 @@ from manyheads.parts.samplers import Batch, Supply
 from manyheads.processes import Processes, join_processes
 from manyheads.progress import Reporter
 from manyheads.run_folder import make_folder, open_folder
+from manyheads.runs.trackers import check_trackers, numbers_of, tracker_settings
 from manyheads.schedule import Schedule, plan_schedule
 from manyheads.storage.files import restore_folder
 from manyheads.tasks.load import load_tasks
 from manyheads.tasks.task import PARTS, Task
 from manyheads.tokens.tokenizer import Tokenizer
-from manyheads.trackers import check_trackers, numbers_of, tracker_settings
 
 
 @dataclass

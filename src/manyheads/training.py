@@ -27,11 +27,11 @@ from manyheads.parts.scalarizers import Sum
 from manyheads.plan import peak_gigabytes, short_plan
 from manyheads.progress import Reporter, duration
 from manyheads.resting import rest_or_return
-from manyheads.run import Run, evaluate_with_progress
+from manyheads.runs.run import Run, evaluate_with_progress
+from manyheads.runs.trackers import tracking
 from manyheads.schedule import Phase, set_trainable
 from manyheads.stopping import stop_signals
 from manyheads.storage.files import restore_folder, write_text
-from manyheads.trackers import tracking
 
 
 def train(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Run:

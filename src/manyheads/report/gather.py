@@ -13,7 +13,7 @@ import numpy as np
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.parts.metrics import primary
-from manyheads.run import Run
+from manyheads.runs.run import Run
 from manyheads.tasks.load import load_tasks
 from manyheads.tasks.task import Task
 from manyheads.tokens.tokenizer import Tokenizer

@@ -25,7 +25,7 @@ from typing import IO, Literal
 from manyheads.config.recipe import Recipe
 from manyheads.errors import Interrupted, UserError
 from manyheads.progress import SECONDS_BETWEEN_LINES, Reporter, duration
-from manyheads.run import Run
+from manyheads.runs.run import Run
 from manyheads.stopping import stop_signals
 from manyheads.storage.files import write_text
 from manyheads.study.results import Results

@@ -11,7 +11,7 @@ import pytest
 
 from command import check_refused, manyheads
 from manyheads import load_recipe, train
-from manyheads.trackers import numbers_of
+from manyheads.runs.trackers import numbers_of
 
 RecipeFile = Callable[..., Path]
 
