@@ -18,15 +18,15 @@ import torch
 from torchjd.aggregation import Aggregator, PCGrad, UPGrad
 from torchjd.autojac import jac_to_grad, mtl_backward
 
-from manyheads.combine.combination import Combination
-from manyheads.combine.task_gradients import shared_parameters
 from manyheads.config.load import load_recipe
-from manyheads.job import TrainingJob, assemble
 from manyheads.parts.scalarizers import Sum
 from manyheads.progress import Reporter
 from manyheads.registry import find
-from manyheads.schedule import set_trainable
 from manyheads.tokens.packing import merge_equal, pack
+from manyheads.training.gradients.combination import Combination
+from manyheads.training.gradients.task_gradients import shared_parameters
+from manyheads.training.schedule import set_trainable
+from manyheads.training.setup import TrainingJob, assemble
 from side_by_side import machine, peak_memory, ratio, time_in_turns, write_block
 
 

@@ -13,11 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from manyheads import training
 from manyheads.config.load import load_recipe
-from manyheads.job import TrainingJob, prepare
 from manyheads.progress import Reporter
-from manyheads.schedule import set_trainable
+from manyheads.training import loop as training
+from manyheads.training.schedule import set_trainable
+from manyheads.training.setup import TrainingJob, prepare
 from side_by_side import machine, peak_memory, write_block
 from train import spread
 

@@ -18,11 +18,11 @@ from torch.nn import functional as F
 from transformers import AutoModel, BertModel
 
 from combine import three_tasks
-from manyheads.combine.combination import Combination
-from manyheads.job import TrainingJob
 from manyheads.parts.regularisers import Regulariser
 from manyheads.parts.scalarizers import Sum
 from manyheads.registry import find
+from manyheads.training.gradients.combination import Combination
+from manyheads.training.setup import TrainingJob
 from side_by_side import machine, ratio, time_in_turns, write_block
 
 

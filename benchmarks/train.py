@@ -17,12 +17,12 @@ from pathlib import Path
 
 import floor
 from apart import Apart
-from manyheads import training
 from manyheads.config.load import load_recipe
 from manyheads.encoder.bert import Bert
-from manyheads.job import TrainingJob, prepare
 from manyheads.progress import Reporter
-from manyheads.schedule import set_trainable
+from manyheads.training import loop as training
+from manyheads.training.schedule import set_trainable
+from manyheads.training.setup import TrainingJob, prepare
 from side_by_side import machine, write_block
 from training_rivals import CrossEncoderRival, Example, Plan, StarterLoop, Steps, TrainerRival
 

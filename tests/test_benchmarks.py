@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from manyheads.config.load import load_recipe
-from manyheads.job import assemble
 from manyheads.progress import Reporter
-from manyheads.schedule import set_trainable
+from manyheads.training.schedule import set_trainable
+from manyheads.training.setup import assemble
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 

@@ -19,8 +19,8 @@ _PUBLIC = {
     "load_recipe": "manyheads.config.load",
     "Task": "manyheads.tasks.task",
     "ManyHeads": "manyheads.model.multitask",
-    "train": "manyheads.training",
-    "resume": "manyheads.training",
+    "train": "manyheads.training.loop",
+    "resume": "manyheads.training.loop",
     "Run": "manyheads.runs.run",
     "register": "manyheads.registry",
     "parts": "manyheads.registry",
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from manyheads.registry import parts, register
     from manyheads.runs.run import Run
     from manyheads.tasks.task import Task
-    from manyheads.training import resume, train
+    from manyheads.training.loop import resume, train
 
 
 def __getattr__(name: str) -> Any:

@@ -62,7 +62,7 @@ def train(
 ) -> None:
     """Train a recipe; for example: manyheads train recipe.yaml training.epochs=1 seed=3"""
     from manyheads.config.load import load_recipe, parse_overrides
-    from manyheads.training import train as start
+    from manyheads.training.loop import train as start
 
     run = start(load_recipe(recipe, parse_overrides(overrides or [])), overwrite, quiet)
     print_metrics(run.metrics, as_json)
@@ -83,7 +83,7 @@ def pretrain(
 def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Go on with a run that was stopped or killed, to the same result."""
     from manyheads.pretrain import is_pretraining, resume_pretraining
-    from manyheads.training import resume as go_on
+    from manyheads.training.loop import resume as go_on
 
     if is_pretraining(run):
         print(resume_pretraining(run, quiet))
@@ -242,8 +242,8 @@ def plan(
 ) -> None:
     """What training a recipe would do: how often each task is seen, what an epoch is, time and memory."""
     from manyheads.config.load import load_recipe, parse_overrides
-    from manyheads.plan import describe_plan, make_plan
     from manyheads.progress import Reporter
+    from manyheads.training.plan import describe_plan, make_plan
 
     found = make_plan(load_recipe(recipe, parse_overrides(overrides or [])), Reporter(quiet), timed)
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from manyheads.config.load import load_recipe
-from manyheads.training import train
+from manyheads.training.loop import train
 
 SENTENCES = (
     "The soup was not bad at all.",

@@ -15,17 +15,17 @@ import torch
 from building import NUMBERS, TWO, a_task, columns, labels_of, toy_inputs, toy_model
 from command import check_refused, manyheads
 from manyheads import Run, load_recipe
-from manyheads.combine.backward import Backward
-from manyheads.combine.combination import Combination
 from manyheads.config.part import Choice
 from manyheads.encoder.bert import Bert
 from manyheads.inference.predict import predict_tasks
-from manyheads.job import prepare
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.scalarizers import Sum
 from manyheads.progress import Reporter
 from manyheads.tasks.load import load_tasks
 from manyheads.tokens.packing import PackedTokens, Sequence, merge_equal
+from manyheads.training.gradients.backward import Backward
+from manyheads.training.gradients.combination import Combination
+from manyheads.training.setup import prepare
 
 
 class Tokens:
@@ -143,7 +143,7 @@ def test_any_transformers_encoder_gives_its_layers_too(toy_encoder: Path) -> Non
 
 
 def test_a_group_of_tasks_shares_one_layer(toy_encoder: Path, tmp_path: Path) -> None:
-    from manyheads.checkpoint import load_model, save_model
+    from manyheads.training.checkpoint import load_model, save_model
 
     shared = Choice(name="bi-shared", options={"units": 8})
     tasks = [

@@ -96,7 +96,7 @@ def test_hostile_texts_are_shown_as_text(toy_recipe: Callable[..., dict[str, Any
 def test_a_run_cut_short_still_has_a_report(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     stop = """
 import os
-import manyheads.training as training
+import manyheads.training.loop as training
 step = training._step
 training._step = lambda *given: (step(*given), os._exit(9))
 """

@@ -376,8 +376,8 @@ class Recipe(Model):
 
 
 def _try_to_build(settings: CombineSettings | list[Choice] | None, tasks: list[str]) -> None:
-    from manyheads.combine.combination import build_combination
     from manyheads.parts.regularisers import build_regularisers
+    from manyheads.training.gradients.combination import build_combination
 
     if isinstance(settings, CombineSettings):
         build_combination(settings, tasks)

@@ -59,8 +59,8 @@ def check_data(recipe: Recipe, reporter: Reporter | None = None) -> list[Finding
 
 def _would_train(recipe: Recipe, can_load: bool) -> Iterator[Finding]:
     """Whether training would start but for bad rows: parts that do not fit each other, the labels or the encoder."""
-    from manyheads.job import assemble
     from manyheads.tasks.load import load_tasks
+    from manyheads.training.setup import assemble
 
     skipping = recipe.model_copy(deep=True)
     skipping._origin = recipe._origin

@@ -25,7 +25,7 @@ from manyheads.tokens.packing import PackedTokens, Sequence, merge_equal, pack
 from manyheads.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from manyheads.frozen import FrozenStates
+    from manyheads.training.frozen_cache import FrozenStates
 
 NOTHING = np.empty(0, dtype=np.int64)
 Inputs = list[list[Sequence]]  # for each example its encoder inputs: one, or two for a bi-encoder

@@ -21,23 +21,23 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
-from manyheads import checkpoint as saved
 from manyheads.config.recipe import Recipe
 from manyheads.config.training import Training
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import Interrupted, UserError
-from manyheads.job import check_length, start_accelerator
-from manyheads.optim import build_optimizer, rate_factor, set_rates
 from manyheads.parts.samplers.base import Passes, Supply
 from manyheads.pretrain.head import FILE, load_head
 from manyheads.pretrain.masking import Vocabulary, hide
 from manyheads.pretrain.texts import collect_texts
 from manyheads.progress import Reporter, duration
 from manyheads.seeding import draws, generator
-from manyheads.stopping import stop_signals
 from manyheads.storage.files import restore_folder, write_folder, write_text
 from manyheads.tokens.packing import Sequence, pack
 from manyheads.tokens.tokenizer import Tokenizer
+from manyheads.training import checkpoint as saved
+from manyheads.training.interrupt import stop_signals
+from manyheads.training.optim import build_optimizer, rate_factor, set_rates
+from manyheads.training.setup import check_length, start_accelerator
 
 HELD_OUT = 500  # texts at the most, on which the guesses are judged before and after
 ENCODER = "encoder"  # the folder that a recipe names afterwards

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.checkpoint import load_model
 from manyheads.config.load import load_recipe
 from manyheads.config.recipe import Recipe, Source
 from manyheads.data.dataset import Examples
@@ -24,6 +23,7 @@ from manyheads.progress import Reporter
 from manyheads.storage.strings import Strings
 from manyheads.tasks.load import load_tasks, read_unlabelled
 from manyheads.tasks.task import Task
+from manyheads.training.checkpoint import load_model
 
 Text = str | tuple[str, str]  # a sentence, or a pair
 

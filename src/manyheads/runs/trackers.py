@@ -11,7 +11,7 @@ from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError, nearest
 
 if TYPE_CHECKING:
-    from manyheads.job import TrainingJob
+    from manyheads.training.setup import TrainingJob
 
 
 def check_trackers(recipe: Recipe) -> None:

@@ -26,10 +26,10 @@ from manyheads.config.recipe import Recipe
 from manyheads.errors import Interrupted, UserError
 from manyheads.progress import SECONDS_BETWEEN_LINES, Reporter, duration
 from manyheads.runs.run import Run
-from manyheads.stopping import stop_signals
 from manyheads.storage.files import write_text
 from manyheads.study.results import Results
 from manyheads.study.variants import Planned
+from manyheads.training.interrupt import stop_signals
 
 State = Literal["finished", "running", "failed", "stopped", "to do"]
 PATIENCE = 30.0  # seconds that a run has to save itself before the study leaves it
@@ -123,7 +123,7 @@ def run_study(
 
 def run_here(place: Place, identity: str, planned: Planned) -> None:
     """Train one run in this process, if it is not finished: for trying things out."""
-    from manyheads.training import train
+    from manyheads.training.loop import train
 
     if not place.results.have(identity):
         recipe = _named(planned.recipe, place, identity)

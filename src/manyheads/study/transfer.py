@@ -13,7 +13,6 @@ from itertools import combinations
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.parts.samplers import Supply
-from manyheads.schedule import plan_schedule
 from manyheads.study.comparison import (
     Cell,
     Found,
@@ -28,6 +27,7 @@ from manyheads.study.comparison import (
 from manyheads.study.settings import Overrides, Study, stacked
 from manyheads.study.variants import ALL, Row, variant_recipe
 from manyheads.tasks.load import load_tasks
+from manyheads.training.schedule import plan_schedule
 
 ALONE = "alone"
 

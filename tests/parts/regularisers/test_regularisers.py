@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from building import CLASSES, MULTI, NUMBERS, TWO, a_task
-from manyheads.combine.backward import Backward, Step
-from manyheads.combine.combination import Combination
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.regularisers import Regulariser, divergence
 from manyheads.parts.regularisers.base import View
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.registry import find
+from manyheads.training.gradients.backward import Backward, Step
+from manyheads.training.gradients.combination import Combination
 from three_tasks import NAMES, ROUND, Rows, setting
 
 

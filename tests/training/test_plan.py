@@ -11,7 +11,7 @@ import pytest
 
 from command import check_refused, manyheads
 from manyheads import load_recipe
-from manyheads.plan import Plan, make_plan
+from manyheads.training.plan import Plan, make_plan
 
 ToyRecipe = Callable[..., dict[str, Any]]
 

@@ -12,16 +12,16 @@ import pytest
 import torch
 
 from building import CLASSES, NUMBERS, TWO, a_task
-from manyheads.combine.backward import Backward, Step
-from manyheads.combine.combination import Combination
-from manyheads.combine.tables import Rows as TouchedRows
-from manyheads.combine.task_gradients import TaskGradients, layer_group, shared_parameters
 from manyheads.config.part import Choice
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.aggregators import Aggregator
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.registry import Part, find, parts
+from manyheads.training.gradients.backward import Backward, Step
+from manyheads.training.gradients.combination import Combination
+from manyheads.training.gradients.tables import Rows as TouchedRows
+from manyheads.training.gradients.task_gradients import TaskGradients, layer_group, shared_parameters
 from three_tasks import NAMES, ROUND, setting
 
 

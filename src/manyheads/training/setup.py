@@ -14,28 +14,28 @@ from typing import Any
 import numpy as np
 import torch
 
-from manyheads import checkpoint as saved
 from manyheads import registry
-from manyheads.announce import announce
-from manyheads.bfloat16 import check_bfloat16
-from manyheads.combine.backward import Backward
 from manyheads.config.plugins import fingerprint, imported_parts
 from manyheads.config.recipe import EncoderSettings, Recipe
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
 from manyheads.inference.evaluate import fixed_subset
 from manyheads.model.multitask import ManyHeads, TaskTokens, UnfitPart
-from manyheads.optim import build_optimizer
 from manyheads.parts.samplers import Batch, Supply
-from manyheads.processes import Processes, join_processes
 from manyheads.progress import Reporter
-from manyheads.run_folder import make_folder, open_folder
 from manyheads.runs.trackers import check_trackers, numbers_of, tracker_settings
-from manyheads.schedule import Schedule, plan_schedule
 from manyheads.storage.files import restore_folder
 from manyheads.tasks.load import load_tasks
 from manyheads.tasks.task import PARTS, Task
 from manyheads.tokens.tokenizer import Tokenizer
+from manyheads.training import checkpoint as saved
+from manyheads.training.device import check_bfloat16
+from manyheads.training.distributed import Processes, join_processes
+from manyheads.training.gradients.backward import Backward
+from manyheads.training.optim import build_optimizer
+from manyheads.training.run_folder import make_folder, open_folder
+from manyheads.training.schedule import Schedule, plan_schedule
+from manyheads.training.summary import announce
 
 
 @dataclass

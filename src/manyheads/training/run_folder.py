@@ -7,13 +7,13 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyheads import checkpoint as saved
 from manyheads.errors import UserError
 from manyheads.storage.files import restore_folder, write_text
 from manyheads.tasks.task import PARTS, Task
+from manyheads.training import checkpoint as saved
 
 if TYPE_CHECKING:
-    from manyheads.job import TrainingJob
+    from manyheads.training.setup import TrainingJob
 
 
 def make_folder(job: TrainingJob) -> None:

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from manyheads.announce import describe_combination, describe_regularisers
 from manyheads.config.recipe import Recipe
-from manyheads.frozen import describe_keeping, worth_keeping
 from manyheads.inference.predict import predict_tasks
-from manyheads.job import TrainingJob, assemble
-from manyheads.optim import parameter_groups
 from manyheads.parts.samplers import Batch
 from manyheads.progress import Reporter, duration
-from manyheads.schedule import set_trainable
 from manyheads.seeding import generator
+from manyheads.training.frozen_cache import describe_keeping, worth_keeping
+from manyheads.training.optim import parameter_groups
+from manyheads.training.schedule import set_trainable
+from manyheads.training.setup import TrainingJob, assemble
+from manyheads.training.summary import describe_combination, describe_regularisers
 
 COUNTED_STEPS = 20_000  # that `train` goes through before it starts, which takes about a second
 TIMED_STEPS = 6  # after one that warms up

@@ -23,12 +23,12 @@ from manyheads.config.training import trained_layers
 from manyheads.encoder.bert import Bert
 from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads, TaskTokens, evaluating
-from manyheads.schedule import Phase
 from manyheads.storage.files import cache_folder, mapped
 from manyheads.tokens.packing import Sequence, pack
+from manyheads.training.schedule import Phase
 
 if TYPE_CHECKING:
-    from manyheads.job import TrainingJob
+    from manyheads.training.setup import TrainingJob
 
 PIECE = 64  # examples that are encoded together
 ROOM = 4  # runs whose kept states may lie side by side

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from manyheads.combine.backward import Step
-from manyheads.combine.task_gradients import layer_name
 from manyheads.parts.samplers import Batch
 from manyheads.seeding import generator
+from manyheads.training.gradients.backward import Step
+from manyheads.training.gradients.task_gradients import layer_name
 
 if TYPE_CHECKING:
-    from manyheads.job import TrainingJob
-    from manyheads.schedule import Phase
+    from manyheads.training.schedule import Phase
+    from manyheads.training.setup import TrainingJob
 
 
 FREE_EVERY = 10  # steps, where measuring costs nothing but lines in the log

@@ -19,8 +19,8 @@ from manyheads.config.recipe import EncoderSettings, Training
 from manyheads.config.training import trained_layers
 from manyheads.encoder import load_encoder
 from manyheads.model.multitask import ManyHeads
-from manyheads.optim import build_optimizer, clip_gradients, parameter_groups, rate_factor, set_rates
 from manyheads.registry import find
+from manyheads.training.optim import build_optimizer, clip_gradients, parameter_groups, rate_factor, set_rates
 
 
 def test_rate_rises_then_falls_linearly_and_is_never_zero_in_use() -> None:

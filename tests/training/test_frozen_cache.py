@@ -15,11 +15,11 @@ from command import manyheads
 from manyheads import train
 from manyheads.config.load import load_recipe
 from manyheads.encoder.toy import write_toy_encoder
-from manyheads.frozen import keep_frozen
-from manyheads.job import assemble
 from manyheads.progress import Reporter
-from manyheads.schedule import set_trainable
 from manyheads.storage.files import cache_folder
+from manyheads.training.frozen_cache import keep_frozen
+from manyheads.training.schedule import set_trainable
+from manyheads.training.setup import assemble
 
 ToyRecipe = Callable[..., dict[str, Any]]
 TRAINING = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-3}
@@ -157,7 +157,7 @@ def test_what_was_used_longest_ago_makes_room(
 ) -> None:
     import os
 
-    from manyheads import frozen
+    from manyheads.training import frozen_cache as frozen
 
     monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "own"))
     heads = {**TRAINING, "train": "heads"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from manyheads.combine.task_gradients import shared_parameters
 from manyheads.config.training import CombineSettings
-from manyheads.schedule import Phase
 from manyheads.tasks.task import Task
+from manyheads.training.gradients.task_gradients import shared_parameters
+from manyheads.training.schedule import Phase
 
 if TYPE_CHECKING:
-    from manyheads.job import TrainingJob
+    from manyheads.training.setup import TrainingJob
 
 LOOKED_AT = 50  # steps, to see whether tasks are drawn together
 

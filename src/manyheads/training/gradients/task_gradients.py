@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from manyheads.combine.tables import Rows, WholeTables
 from manyheads.model.multitask import ManyHeads
-from manyheads.processes import Processes
+from manyheads.training.distributed import Processes
+from manyheads.training.gradients.tables import Rows, WholeTables
 
 SHARED_HEADS = "shared heads"  # the layer group of parameters that are not the encoder's
 

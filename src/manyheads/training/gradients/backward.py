@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from manyheads.combine.combination import Combination
-from manyheads.combine.tables import Rows, WholeTables, add_up_rows, touched_rows_only
-from manyheads.combine.task_gradients import TaskGradients, shared_parameters
 from manyheads.config.training import trained_layers
 from manyheads.errors import UserError
 from manyheads.model.multitask import Inputs, ManyHeads, TaskTokens
 from manyheads.parts.aggregators.base import Aggregator
 from manyheads.parts.regularisers.base import Regulariser, View, wide
 from manyheads.parts.samplers import Batch
-from manyheads.processes import Processes
 from manyheads.seeding import draw_state, draws
 from manyheads.tokens.packing import Sequence as TokenSequence
 from manyheads.tokens.packing import merge_equal
+from manyheads.training.distributed import Processes
+from manyheads.training.gradients.combination import Combination
+from manyheads.training.gradients.tables import Rows, WholeTables, add_up_rows, touched_rows_only
+from manyheads.training.gradients.task_gradients import TaskGradients, shared_parameters
 
 Pass = list[tuple[str, list[int], Inputs]]  # (task, rows, their encoder inputs)
 

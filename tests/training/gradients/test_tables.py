@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from manyheads.combine.tables import Rows, WholeTables
 from manyheads.config.load import load_recipe
-from manyheads.job import assemble
 from manyheads.progress import Reporter
-from manyheads.schedule import set_trainable
+from manyheads.training.gradients.tables import Rows, WholeTables
+from manyheads.training.schedule import set_trainable
+from manyheads.training.setup import assemble
 
 
 def test_rows_of_the_step_before_are_zero_again() -> None:

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 from command import check_refused, manyheads
 from manyheads.parts.samplers import Batch
-from manyheads.processes import Processes
+from manyheads.training.distributed import Processes
 
 STILL = {"dropout": 0, "attention_dropout": 0}
 

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from manyheads import frozen, train
+from manyheads import train
 from manyheads.config.load import load_recipe
 from manyheads.registry import find, parts
+from manyheads.training import frozen_cache as frozen
 
 NONE = None
 SPELT: dict[Any, Any] = {  # settings that take more than a word
@@ -134,9 +135,10 @@ def test_every_two_settings_train_together(
 # the process group is kept from one run to the next, so that two processes are started once for all of them
 TWO = """
 import json, sys
-from manyheads import frozen, train
+from manyheads import train
+from manyheads.training import frozen_cache as frozen
 frozen.WORTH = 0.0
-from manyheads.processes import Processes
+from manyheads.training.distributed import Processes
 from manyheads.config.load import load_recipe
 Processes.leave = Processes.wait
 for recipe in json.load(open(sys.argv[1])):

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from manyheads import load_recipe
-from manyheads.job import prepare
-from manyheads.optim import rate_factor
 from manyheads.progress import Reporter
-from manyheads.training import train
+from manyheads.training.loop import train
+from manyheads.training.optim import rate_factor
+from manyheads.training.setup import prepare
 
 
 @pytest.mark.parametrize("encoding", ["cross", "bi-cosine"])

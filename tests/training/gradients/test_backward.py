@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.combine.backward import Backward, NonFiniteLoss, split_passes
-from manyheads.combine.combination import Combination
 from manyheads.config.load import load_recipe
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
@@ -20,6 +18,8 @@ from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.tasks.load import load_tasks
 from manyheads.tokens.tokenizer import Tokenizer
+from manyheads.training.gradients.backward import Backward, NonFiniteLoss, split_passes
+from manyheads.training.gradients.combination import Combination
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 
 from command import check_refused, manyheads
 from manyheads import train
-from manyheads.bfloat16 import check_bfloat16
 from manyheads.config.load import load_recipe
 from manyheads.errors import UserError
+from manyheads.training.device import check_bfloat16
 
 ToyRecipe = Callable[..., dict[str, Any]]
 RecipeFile = Callable[..., Path]
@@ -93,7 +93,7 @@ def test_a_processor_that_stops_at_bf16_is_found_out(monkeypatch: pytest.MonkeyP
     kill = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
     check_bfloat16("here", kill)  # the suite keeps away from AMX, so nothing is tried
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA")
-    monkeypatch.setattr("manyheads.bfloat16.ANNOUNCED", "processor")  # a word that every /proc/cpuinfo has
+    monkeypatch.setattr("manyheads.training.device.ANNOUNCED", "processor")  # a word that every /proc/cpuinfo has
     check_bfloat16("here", "pass")
     with pytest.raises(UserError, match=r"here: this processor announces .* ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"):
         check_bfloat16("here", kill)

@@ -11,27 +11,27 @@ from typing import Any
 
 import numpy as np
 
-from manyheads import checkpoint as saved
-from manyheads.combine.backward import NonFiniteLoss
 from manyheads.config.recipe import Recipe
-from manyheads.conflicts import measure_conflicts
 from manyheads.errors import Interrupted, UserError
-from manyheads.frozen import forget_frozen, keep_frozen
 from manyheads.inference.evaluate import Evaluation
 from manyheads.inference.predict import predict_tasks, write_answers, write_predictions
-from manyheads.job import TrainingJob, prepare
-from manyheads.optim import clip_gradients, relative_rates, set_rates
 from manyheads.parts.metrics import better, primary
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
-from manyheads.plan import peak_gigabytes, short_plan
 from manyheads.progress import Reporter, duration
-from manyheads.resting import rest_or_return
 from manyheads.runs.run import Run, evaluate_with_progress
 from manyheads.runs.trackers import tracking
-from manyheads.schedule import Phase, set_trainable
-from manyheads.stopping import stop_signals
 from manyheads.storage.files import restore_folder, write_text
+from manyheads.training import checkpoint as saved
+from manyheads.training.conflicts import measure_conflicts
+from manyheads.training.frozen_cache import forget_frozen, keep_frozen
+from manyheads.training.gradients.backward import NonFiniteLoss
+from manyheads.training.interrupt import stop_signals
+from manyheads.training.optim import clip_gradients, relative_rates, set_rates
+from manyheads.training.pausing import rest_or_return
+from manyheads.training.plan import peak_gigabytes, short_plan
+from manyheads.training.schedule import Phase, set_trainable
+from manyheads.training.setup import TrainingJob, prepare
 
 
 def train(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Run:

@@ -12,13 +12,13 @@ import torch
 
 from command import check_refused, manyheads
 from manyheads import load_recipe, train
-from manyheads.checkpoint import load_model
 from manyheads.encoder.bert import Bert
-from manyheads.job import prepare
 from manyheads.parts.samplers import Supply
 from manyheads.progress import Reporter
 from manyheads.registry import parts
-from manyheads.schedule import plan_schedule, set_trainable
+from manyheads.training.checkpoint import load_model
+from manyheads.training.schedule import plan_schedule, set_trainable
+from manyheads.training.setup import prepare
 
 ToyRecipe = Callable[..., dict[str, Any]]
 TWO_PHASES = [
@@ -173,7 +173,7 @@ def test_a_run_resumes_before_at_and_after_a_change_of_phase(
 
 def check_resumed(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch, at: int = 3, **changes: Any) -> None:
     from manyheads import resume
-    from manyheads.combine.backward import Backward
+    from manyheads.training.gradients.backward import Backward
 
     checkpoint = {"every_steps": 1}
     straight = train(load_recipe(toy_recipe(name="straight", checkpoint=checkpoint, **changes)), quiet=True)
@@ -250,7 +250,7 @@ def test_a_task_that_stops_improving_rests_and_comes_back_when_it_gets_worse(
     toy_recipe: ToyRecipe, toy_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from manyheads.inference.evaluate import Evaluation
-    from manyheads.resting import rest_or_return
+    from manyheads.training.pausing import rest_or_return
 
     tasks = toy_recipe()["tasks"]
     tasks["mood"] |= {"patience": 2, "comes_back": 0.05}

@@ -8,7 +8,7 @@ from manyheads.parts.metrics import better, primary, worse_by
 
 if TYPE_CHECKING:
     from manyheads.inference.evaluate import Evaluation
-    from manyheads.job import TrainingJob
+    from manyheads.training.setup import TrainingJob
 
 
 def rest_or_return(job: TrainingJob, found: Evaluation) -> None:

@@ -8,16 +8,16 @@ from itertools import accumulate
 
 from torch import nn
 
-from manyheads.combine.combination import Combination, build_combination
 from manyheads.config.recipe import Recipe
 from manyheads.config.training import PhaseSettings, Shape, trained_layers
 from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads
-from manyheads.optim import rate_factor
 from manyheads.parts.regularisers import Regulariser, build_regularisers
 from manyheads.parts.samplers import Batch, Sampler, Supply
 from manyheads.parts.scalarizers import Scalarizer
 from manyheads.seeding import seed_for
+from manyheads.training.gradients.combination import Combination, build_combination
+from manyheads.training.optim import rate_factor
 
 
 @dataclass(frozen=True)
