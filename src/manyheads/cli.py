@@ -74,7 +74,7 @@ def pretrain(
 ) -> None:
     """Pre-train the recipe's encoder further on the tasks' own texts; gives an encoder folder that recipes can name."""
     from manyheads.config.load import load_recipe, parse_overrides
-    from manyheads.pretrain import pretrain as start
+    from manyheads.pretraining import pretrain as start
 
     print(start(load_recipe(recipe, parse_overrides(overrides or [])), overwrite, quiet))
 
@@ -82,7 +82,7 @@ def pretrain(
 @app.command()
 def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Go on with a run that was stopped or killed, to the same result."""
-    from manyheads.pretrain import is_pretraining, resume_pretraining
+    from manyheads.pretraining import is_pretraining, resume_pretraining
     from manyheads.training.loop import resume as go_on
 
     if is_pretraining(run):

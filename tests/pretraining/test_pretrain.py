@@ -18,9 +18,9 @@ from transformers import AutoModel, BertConfig, BertForMaskedLM
 from command import check_refused, manyheads, start
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
-from manyheads.pretrain.head import load_head
-from manyheads.pretrain.masking import Vocabulary, hide
-from manyheads.pretrain.run import Guesser
+from manyheads.pretraining.head import load_head
+from manyheads.pretraining.masking import Vocabulary, hide
+from manyheads.pretraining.run import Guesser
 from manyheads.tokens.packing import Sequence
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -236,7 +236,7 @@ def test_settings_that_do_not_belong_to_it_are_refused_or_said(
 
 def test_stopped_before_its_first_step_it_can_be_begun_anew(recipe_file: RecipeFile, toy_data: Path) -> None:
     """Killed while the untrained head is judged: nothing is left that could be taken for a run."""
-    before = "import manyheads.pretrain.run as r, os\nr._judge = lambda work: os._exit(9)"
+    before = "import manyheads.pretraining.run as r, os\nr._judge = lambda work: os._exit(9)"
     assert manyheads("pretrain", recipe_file(), before=before).returncode == 9
     assert not (toy_data / "runs" / "toy-pretrained").exists()
     assert manyheads("pretrain", recipe_file(), "-q").returncode == 0
@@ -268,7 +268,7 @@ def test_loss_and_rate_by_hand(recipe_file: RecipeFile, toy_data: Path) -> None:
 
 
 def test_pairs_have_the_segments_of_pairs(toy_encoder: Path, vocabulary: Vocabulary) -> None:
-    from manyheads.pretrain.texts import _frame
+    from manyheads.pretraining.texts import _frame
     from manyheads.tokens.tokenizer import Tokenizer
 
     one = _frame(Tokenizer(toy_encoder), [np.array([9, 10]), np.array([11])], 64)

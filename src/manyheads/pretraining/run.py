@@ -26,9 +26,9 @@ from manyheads.config.training import Training
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import Interrupted, UserError
 from manyheads.parts.samplers.base import Passes, Supply
-from manyheads.pretrain.head import FILE, load_head
-from manyheads.pretrain.masking import Vocabulary, hide
-from manyheads.pretrain.texts import collect_texts
+from manyheads.pretraining.head import FILE, load_head
+from manyheads.pretraining.masking import Vocabulary, hide
+from manyheads.pretraining.texts import collect_texts
 from manyheads.progress import Reporter, duration
 from manyheads.seeding import draws, generator
 from manyheads.storage.files import restore_folder, write_folder, write_text

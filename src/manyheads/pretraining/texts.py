@@ -8,7 +8,7 @@ import numpy as np
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
-from manyheads.pretrain.masking import Vocabulary
+from manyheads.pretraining.masking import Vocabulary
 from manyheads.storage.strings import Strings
 from manyheads.tasks.load import load_tasks
 from manyheads.tokens.column import tokenise
