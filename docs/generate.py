@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from manyheads.config.part import Choice
 from manyheads.config.recipe import Recipe
 from manyheads.registry import parts
-from manyheads.study.settings import Study
+from manyheads.studies.config import Study
 
 ROOT = Path(__file__).resolve().parents[1]
 FAMILY_PAGES = ("sampling", "encodings", "pooling", "heads", "losses", "regularising", "combining", "metrics")

@@ -10,8 +10,8 @@ import pytest
 
 from hostile import HOSTILE
 from manyheads import load_recipe, train
-from manyheads.study.run import run_here
-from manyheads.study.study import OpenStudy, open_study
+from manyheads.studies.runner import run_here
+from manyheads.studies.study import OpenStudy, open_study
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
 """`python -m manyheads`."""
 
-from manyheads.cli import main
+from manyheads.cli.main import main
 
 main()

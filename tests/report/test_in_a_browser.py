@@ -10,7 +10,7 @@ from browser import FOUND, Browser
 
 from hostile import HOSTILE
 from manyheads.report.write import write_comparison, write_report, write_study_report
-from manyheads.study.study import OpenStudy
+from manyheads.studies.study import OpenStudy
 
 pytestmark = pytest.mark.skipif(FOUND is None, reason="no Chromium here: reports are not looked at in a browser")
 

@@ -10,10 +10,10 @@ import pytest
 from command import check_refused, manyheads
 from manyheads.report.study_report import study_report, verdicts
 from manyheads.report.write import write_study_report
-from manyheads.study import render
-from manyheads.study.run import run_here
-from manyheads.study.smoke import open_smoke
-from manyheads.study.study import OpenStudy
+from manyheads.studies import tables as render
+from manyheads.studies.runner import run_here
+from manyheads.studies.smoke import open_smoke
+from manyheads.studies.study import OpenStudy
 
 
 def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_path: Path) -> None:

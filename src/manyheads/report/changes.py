@@ -12,8 +12,8 @@ from manyheads.parts.metrics import primary
 from manyheads.parts.metrics.base import find
 from manyheads.report.errors import shown
 from manyheads.report.gather import RunFacts, TaskAnswers
-from manyheads.study.bootstrap import drawn_metric
-from manyheads.study.statistics import Difference, Verdict, difference, verdicts
+from manyheads.studies.bootstrap import drawn_metric
+from manyheads.studies.statistics import Difference, Verdict, difference, verdicts
 
 SHOWN = 8  # examples of each direction
 UNCHANGED = ("name", "output", "description", "report", "trackers")  # settings that make no difference

@@ -20,7 +20,7 @@ from manyheads.report.draw_training import legend_below, side_by_side
 from manyheads.report.gather import RunFacts
 from manyheads.report.page import FigureBook, Section, Text, table, write_page
 from manyheads.report.style import FAINT, colour, line, short, styled
-from manyheads.study.render import MARKS, number
+from manyheads.studies.tables import MARKS, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,9 +9,9 @@ import numpy as np
 
 from manyheads.report.draw_training import side_by_side
 from manyheads.report.style import FAINT, INK, colour, short
-from manyheads.study.comparison import StudyTable, TableRow
-from manyheads.study.render import number
-from manyheads.study.transfer import TransferMatrix
+from manyheads.studies.comparison import StudyTable, TableRow
+from manyheads.studies.tables import number
+from manyheads.studies.transfer import TransferMatrix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,8 @@ from manyheads.conflict_report import ENOUGH, EVERYWHERE, read_conflicts
 from manyheads.errors import UserError
 from manyheads.parts.metrics import better, primary, worse_by
 from manyheads.report.gather import RunFacts
-from manyheads.study.bootstrap import drawn_metric
-from manyheads.study.statistics import difference
+from manyheads.studies.bootstrap import drawn_metric
+from manyheads.studies.statistics import difference
 
 RISEN, AT_LEAST = 1.1, 0.02  # a dev loss so many times its lowest value, and so much above it, has over-fitted
 BEHIND = 0.02  # a primary metric so far behind its best, and farther than chance explains, was forgotten

@@ -12,12 +12,12 @@ from manyheads.report.gather import TaskAnswers, add_texts
 from manyheads.report.page import FigureBook, Section, write_page
 from manyheads.report.run_report import error_row
 from manyheads.report.style import styled
-from manyheads.study import render
-from manyheads.study.comparison import Found, StudyTable
-from manyheads.study.results import Result
-from manyheads.study.study import OpenStudy
-from manyheads.study.transfer import TransferMatrix
-from manyheads.study.variants import ALL
+from manyheads.studies import tables as render
+from manyheads.studies.comparison import Found, StudyTable
+from manyheads.studies.store import Result
+from manyheads.studies.study import OpenStudy
+from manyheads.studies.transfer import TransferMatrix
+from manyheads.studies.variants import ALL
 
 MEANS = "Points: seeds. Lines: mean with its 95 % interval over seeds and dev examples. Diamond: the paper's figure."
 DIFFERENCES = "Difference with its 95 % interval: green is better, orange worse, grey not distinguishable (Holm)."

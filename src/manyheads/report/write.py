@@ -8,7 +8,7 @@ from manyheads.errors import UserError, nearest
 from manyheads.report.page import FigureBook
 from manyheads.report.style import picture, styled
 from manyheads.storage.files import write_bytes, write_text
-from manyheads.study.study import OpenStudy
+from manyheads.studies.study import OpenStudy
 
 FORMS = ("svg", "png", "pdf")
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from manyheads.errors import UserError
 from manyheads.progress import duration
-from manyheads.study.comparison import Cell, Found, StudyTable
-from manyheads.study.statistics import middle
-from manyheads.study.transfer import ALONE, TransferMatrix
-from manyheads.study.variants import ALL
+from manyheads.studies.comparison import Cell, Found, StudyTable
+from manyheads.studies.statistics import middle
+from manyheads.studies.transfer import ALONE, TransferMatrix
+from manyheads.studies.variants import ALL
 
 MARKS = {"better": "better", "worse": "worse", "not distinguishable": "≈"}
 CSV_COLUMNS = (

@@ -11,11 +11,11 @@ import yaml
 
 from manyheads.config.load import load_recipe
 from manyheads.errors import UserError
-from manyheads.study.cost import describe_cost
-from manyheads.study.identity import run_identity
-from manyheads.study.run import Place
-from manyheads.study.settings import load_study
-from manyheads.study.study import OpenStudy
+from manyheads.studies.config import load_study
+from manyheads.studies.cost import describe_cost
+from manyheads.studies.identity import run_identity
+from manyheads.studies.runner import Place
+from manyheads.studies.study import OpenStudy
 
 BASE = "scales/smoke"
 

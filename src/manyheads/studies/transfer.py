@@ -13,7 +13,7 @@ from itertools import combinations
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.parts.samplers import Supply
-from manyheads.study.comparison import (
+from manyheads.studies.comparison import (
     Cell,
     Found,
     Measured,
@@ -24,8 +24,8 @@ from manyheads.study.comparison import (
     tasks_of,
     unfinished,
 )
-from manyheads.study.settings import Overrides, Study, stacked
-from manyheads.study.variants import ALL, Row, variant_recipe
+from manyheads.studies.config import Overrides, Study, stacked
+from manyheads.studies.variants import ALL, Row, variant_recipe
 from manyheads.tasks.load import load_tasks
 from manyheads.training.schedule import plan_schedule
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.parts.samplers import Supply
-from manyheads.study.settings import Study
-from manyheads.study.transfer import baseline_rows
-from manyheads.study.variants import base_recipe, plan_runs, rows_of
+from manyheads.studies.config import Study
+from manyheads.studies.transfer import baseline_rows
+from manyheads.studies.variants import base_recipe, plan_runs, rows_of
 from manyheads.training.schedule import plan_schedule
 
 

@@ -27,8 +27,8 @@ from manyheads.errors import Interrupted, UserError
 from manyheads.progress import SECONDS_BETWEEN_LINES, Reporter, duration
 from manyheads.runs.run import Run
 from manyheads.storage.files import write_text
-from manyheads.study.results import Results
-from manyheads.study.variants import Planned
+from manyheads.studies.store import Results
+from manyheads.studies.variants import Planned
 from manyheads.training.interrupt import stop_signals
 
 State = Literal["finished", "running", "failed", "stopped", "to do"]

@@ -12,11 +12,11 @@ from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.parts.metrics import overall, primary
 from manyheads.parts.metrics.base import Metric, find
-from manyheads.study.bootstrap import drawn_metric
-from manyheads.study.results import Result
-from manyheads.study.settings import Study
-from manyheads.study.statistics import DRAWS, Difference, Verdict, difference, holm, verdicts
-from manyheads.study.variants import ALL, Row
+from manyheads.studies.bootstrap import drawn_metric
+from manyheads.studies.config import Study
+from manyheads.studies.statistics import DRAWS, Difference, Verdict, difference, holm, verdicts
+from manyheads.studies.store import Result
+from manyheads.studies.variants import ALL, Row
 from manyheads.tasks.task import Task
 
 OVERALL = "overall"

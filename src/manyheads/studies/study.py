@@ -10,12 +10,12 @@ from pathlib import Path
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError, nearest
 from manyheads.parts.metrics.base import find as find_metric
-from manyheads.study.comparison import OVERALL, Found, StudyTable, make_table, metric_name
-from manyheads.study.identity import run_identity
-from manyheads.study.run import Place, Standing, standing
-from manyheads.study.settings import SEEDS, Overrides, Study, load_study
-from manyheads.study.transfer import TransferMatrix, baseline_rows, transfer_matrix
-from manyheads.study.variants import (
+from manyheads.studies.comparison import OVERALL, Found, StudyTable, make_table, metric_name
+from manyheads.studies.config import SEEDS, Overrides, Study, load_study
+from manyheads.studies.identity import run_identity
+from manyheads.studies.runner import Place, Standing, standing
+from manyheads.studies.transfer import TransferMatrix, baseline_rows, transfer_matrix
+from manyheads.studies.variants import (
     Planned,
     Row,
     base_recipe,

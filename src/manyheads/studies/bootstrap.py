@@ -10,7 +10,7 @@ import numpy as np
 
 from manyheads.parts.metrics import score
 from manyheads.seeding import generator
-from manyheads.study.statistics import DRAWS
+from manyheads.studies.statistics import DRAWS
 from manyheads.tasks.task import Task
 
 SLOW_DRAWS = 200  # of metrics that are computed draw by draw

@@ -13,7 +13,7 @@ from manyheads.config.load import load_recipe
 from manyheads.config.recipe import Recipe
 from manyheads.encoder.loading import locate, read_config
 from manyheads.errors import UserError
-from manyheads.study.settings import Overrides, Study, Variant, stacked
+from manyheads.studies.config import Overrides, Study, Variant, stacked
 
 ALL = ""  # the member of a row whose one run answers for every task
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from manyheads.cli.study import app as study_app
 from manyheads.errors import Interrupted, UserError, nearest
 from manyheads.printing import print_json, print_metrics, print_table, shown_answer
-from manyheads.study.commands import app as study_app
 
 app = typer.Typer(
     name="manyheads",
@@ -211,9 +211,9 @@ def report(
 
     For example: manyheads report runs/reviews; report runs/a runs/b; report papers/e1-encodings data.root=FOLDER
     """
+    from manyheads.cli.study import open_from_words
     from manyheads.report.write import write_comparison, write_report, write_study_report
-    from manyheads.study.commands import open_from_words
-    from manyheads.study.settings import shipped_studies
+    from manyheads.studies.config import shipped_studies
 
     if len(what) > 1 and not any("=" in one and not Path(one).is_dir() for one in what):
         print(write_comparison([Path(one) for one in what], output, figures, form))
@@ -281,7 +281,7 @@ def check(
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Versions, threads, devices, and which encoder is found where."""
-    from manyheads.doctor import examine
+    from manyheads.cli.doctor import examine
 
     print_table([{"what": what, "found": found} for what, found in examine().items()], as_json)
 
@@ -293,8 +293,8 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Train three generated tasks with the default encoder, and answer a few sentences. Needs no network."""
+    from manyheads.cli.demo import run_demo
     from manyheads.config.load import parse_overrides
-    from manyheads.demo import run_demo
 
     result = run_demo(parse_overrides(overrides or []), output)
     if as_json:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from manyheads.study.comparison import Cell, StudyTable, TableRow
-from manyheads.study.render import EACH_ITS_OWN, footer, number, reach
-from manyheads.study.settings import Study
-from manyheads.study.statistics import Difference
+from manyheads.studies.comparison import Cell, StudyTable, TableRow
+from manyheads.studies.config import Study
+from manyheads.studies.statistics import Difference
+from manyheads.studies.tables import EACH_ITS_OWN, footer, number, reach
 
 
 def cell(seed_variance: float, example_variance: float) -> Cell:

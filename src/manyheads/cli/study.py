@@ -12,7 +12,7 @@ from manyheads.errors import UserError
 from manyheads.printing import print_table
 
 if TYPE_CHECKING:
-    from manyheads.study.study import OpenStudy
+    from manyheads.studies.study import OpenStudy
 
 app = typer.Typer(
     no_args_is_help=True, help="Compare variants of a recipe over seeds, and see which differences are real."
@@ -46,7 +46,7 @@ def run(
     """Train what is not finished of a study, then print its table; for example: manyheads study run mine.yaml"""
     from manyheads.progress import Reporter
     from manyheads.report.write import write_study_report
-    from manyheads.study.run import check_folder, run_study
+    from manyheads.studies.runner import check_folder, run_study
 
     reporter = Reporter(quiet)
     opened = open_from_words(study, scale, output, overrides)
@@ -108,8 +108,8 @@ def table(
 @app.command("list")
 def list_studies(as_json: AsJson = False) -> None:
     """The papers' studies that come with manyheads: paper, table, question, cost."""
-    from manyheads.study.cost import describe_cost
-    from manyheads.study.settings import load_study, shipped_studies
+    from manyheads.studies.config import load_study, shipped_studies
+    from manyheads.studies.cost import describe_cost
 
     rows = []
     for name in shipped_studies():
@@ -135,8 +135,8 @@ def smoke(
     from tempfile import TemporaryDirectory
 
     from manyheads.progress import Reporter
-    from manyheads.study.settings import shipped_studies
-    from manyheads.study.smoke import try_studies
+    from manyheads.studies.config import shipped_studies
+    from manyheads.studies.smoke import try_studies
 
     with TemporaryDirectory() as folder:  # so that everything is trained again, whatever was tried before
         failed = try_studies(studies or list(shipped_studies()), Path(folder), ends, Reporter())
@@ -170,7 +170,7 @@ def take_in(
     output: Output = Path("studies"),
 ) -> None:
     """Take in results of another machine: they count as finished runs."""
-    from manyheads.study.run import check_folder
+    from manyheads.studies.runner import check_folder
 
     place = check_folder(output)
     for file in files:
@@ -182,7 +182,7 @@ def take_in(
 
 def open_from_words(study: str, scale: str | None, output: Path, overrides: list[str] | None) -> OpenStudy:
     from manyheads.config.load import parse_overrides
-    from manyheads.study.study import open_study
+    from manyheads.studies.study import open_study
 
     return open_study(study, scale, output, parse_overrides(overrides or []))
 
@@ -194,7 +194,7 @@ def _default_jobs(cores: int) -> int:
 
 
 def _print_tables(opened: OpenStudy, form: str) -> None:
-    from manyheads.study import render
+    from manyheads.studies import tables as render
 
     found, matrices = opened.tables()
     if form == "csv":
@@ -214,7 +214,7 @@ def _print_tables(opened: OpenStudy, form: str) -> None:
 
 
 def _section(title: str, grid: list[dict[str, Any]], form: str) -> None:
-    from manyheads.study.render import markdown
+    from manyheads.studies.tables import markdown
 
     if not grid:
         return

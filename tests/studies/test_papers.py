@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 
 from manyheads.progress import Reporter
-from manyheads.study.comparison import OVERALL
-from manyheads.study.run import Place
-from manyheads.study.settings import SCALES, load_study, shipped_studies
-from manyheads.study.smoke import try_studies
-from manyheads.study.study import OpenStudy
-from manyheads.study.variants import rows_of
+from manyheads.studies.comparison import OVERALL
+from manyheads.studies.config import SCALES, load_study, shipped_studies
+from manyheads.studies.runner import Place
+from manyheads.studies.smoke import try_studies
+from manyheads.studies.study import OpenStudy
+from manyheads.studies.variants import rows_of
 
 # every table and ablation that the catalogue of the papers lists
 CATALOGUE = {

@@ -10,9 +10,9 @@ import torch
 
 from manyheads.errors import UserError
 from manyheads.progress import Reporter
-from manyheads.study.run import run_here
-from manyheads.study.settings import load_study
-from manyheads.study.study import OpenStudy, open_study
+from manyheads.studies.config import load_study
+from manyheads.studies.runner import run_here
+from manyheads.studies.study import OpenStudy, open_study
 
 
 def try_studies(names: Sequence[str], output: Path, ends: bool, reporter: Reporter) -> list[str]:

@@ -179,8 +179,8 @@ def test_of_two_studies_at_once_one_trains_and_the_other_waits(study: Path, toy_
 
 def test_a_finished_run_is_not_started_whoever_finished_it(study: Path, toy_data: Path) -> None:
     """Between looking for its result and getting its lock another study may have finished it."""
-    from manyheads.study.run import _start
-    from manyheads.study.study import open_study
+    from manyheads.studies.runner import _start
+    from manyheads.studies.study import open_study
 
     assert run(study, toy_data / "studies", "--only", "plain").returncode == 0
     opened = open_study(str(study), None, toy_data / "studies", {})

@@ -10,9 +10,9 @@ from scipy import stats
 
 from building import NUMBERS, ORDINAL, TWO, a_task
 from manyheads.parts.metrics import score
-from manyheads.study import bootstrap
-from manyheads.study.bootstrap import drawn_metric, draws_of
-from manyheads.study.statistics import DRAWS, Difference, difference, holm, middle, verdicts
+from manyheads.studies import bootstrap
+from manyheads.studies.bootstrap import drawn_metric, draws_of
+from manyheads.studies.statistics import DRAWS, Difference, difference, holm, middle, verdicts
 
 
 def test_a_difference_by_hand() -> None:
