@@ -264,9 +264,9 @@ def check(
     """What is wrong with a recipe's data: bad rows, duplicates, overlaps, odd labels, long texts. Trains nothing."""
     from dataclasses import asdict
 
+    from manyheads.checks.checks import check_data
+    from manyheads.checks.findings import report
     from manyheads.config.load import load_recipe, parse_overrides
-    from manyheads.data.checks import check_data
-    from manyheads.data.findings import report
     from manyheads.progress import Reporter
 
     findings = check_data(load_recipe(recipe, parse_overrides(overrides or [])), Reporter(quiet))

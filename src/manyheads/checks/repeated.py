@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from manyheads.data.findings import Finding, Split, Texts, shown_texts
+from manyheads.checks.findings import Finding, Split, Texts, shown_texts
 
 Places = list[tuple[int, int]]  # rows that belong together
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from manyheads.checks.findings import SEVERITIES, Finding, Severity, Split, Texts, shown_texts
+from manyheads.checks.repeated import common_sentences, conflicts, duplicates, overlap
 from manyheads.config.part import Choice
 from manyheads.config.recipe import EncoderSettings, Recipe, Source
 from manyheads.data.dataset import read_rows
-from manyheads.data.findings import SEVERITIES, Finding, Severity, Split, Texts, shown_texts
 from manyheads.data.labels import BadLabel, LabelReader
 from manyheads.data.readers import file_format, find_file, read_chunks, source_name
-from manyheads.data.repeated import common_sentences, conflicts, duplicates, overlap
 from manyheads.data.table import BadRow, Columns
 from manyheads.encoder.auto import LONGEST, OFFSET_POSITIONS
 from manyheads.encoder.loading import is_bert, locate, read_config

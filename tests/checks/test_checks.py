@@ -10,7 +10,7 @@ import pytest
 
 from command import check_refused, manyheads
 from manyheads import load_recipe
-from manyheads.data.checks import Finding, check_data
+from manyheads.checks.checks import Finding, check_data
 
 MOODS = ["bad", "good"]
 
