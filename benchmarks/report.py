@@ -16,7 +16,7 @@ from pathlib import Path
 
 from manyheads import load_recipe, train
 from manyheads.encoder import toy
-from manyheads.report.write import write_report
+from manyheads.reports.write import write_report
 
 WORDS = [word for word in toy.WORDS if word.isalpha()]
 

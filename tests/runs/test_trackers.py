@@ -54,7 +54,7 @@ def test_the_report_is_written_at_the_end(recipe_file: RecipeFile, toy_data: Pat
     assert "report → " in result.stderr
     assert (toy_data / "runs" / "toy" / "report.html").is_file()
     # a report that fails does not make the run fail
-    broken = "import manyheads.report.run_report as r\nr.run_report = lambda folder: 1 / 0\n"
+    broken = "import manyheads.reports.pages.run as r\nr.run_report = lambda folder: 1 / 0\n"
     result = manyheads("train", recipe_file(report=True), "--overwrite", before=broken)
     assert result.returncode == 0, result.stderr
     assert "no report was written: ZeroDivisionError" in result.stderr

@@ -14,7 +14,7 @@ import torch
 from command import check_refused, manyheads
 from manyheads import train
 from manyheads.config.load import load_recipe
-from manyheads.conflict_report import Agreement, Conflicts, conflict_table, describe_conflicts, read_conflicts
+from manyheads.reports.conflicts import Agreement, Conflicts, conflict_table, describe_conflicts, read_conflicts
 from manyheads.runs.run import Run
 from run_files import last_checkpoint, log_of
 

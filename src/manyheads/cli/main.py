@@ -178,7 +178,7 @@ def parts(
 @app.command()
 def conflicts(run: RunArgument, as_json: AsJson = False) -> None:
     """Which tasks' gradients agree or fight in a run, where in the encoder, and what to do about it."""
-    from manyheads.conflict_report import conflict_table, describe_conflicts, read_conflicts
+    from manyheads.reports.conflicts import conflict_table, describe_conflicts, read_conflicts
     from manyheads.runs.run import Run
 
     found = read_conflicts(Run(run))
@@ -212,7 +212,7 @@ def report(
     For example: manyheads report runs/reviews; report runs/a runs/b; report papers/e1-encodings data.root=FOLDER
     """
     from manyheads.cli.study import open_from_words
-    from manyheads.report.write import write_comparison, write_report, write_study_report
+    from manyheads.reports.write import write_comparison, write_report, write_study_report
     from manyheads.studies.config import shipped_studies
 
     if len(what) > 1 and not any("=" in one and not Path(one).is_dir() for one in what):

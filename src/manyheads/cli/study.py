@@ -45,7 +45,7 @@ def run(
 ) -> None:
     """Train what is not finished of a study, then print its table; for example: manyheads study run mine.yaml"""
     from manyheads.progress import Reporter
-    from manyheads.report.write import write_study_report
+    from manyheads.reports.write import write_study_report
     from manyheads.studies.runner import check_folder, run_study
 
     reporter = Reporter(quiet)

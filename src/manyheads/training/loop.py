@@ -279,7 +279,7 @@ def _finish(job: TrainingJob) -> Run:
 
 def _report(job: TrainingJob) -> None:
     """The run's report. The run is finished already: a report that fails must not look like a run that did."""
-    from manyheads.report.write import write_report
+    from manyheads.reports.write import write_report
 
     try:
         job.reporter.say(f"report → {write_report(job.folder)}")

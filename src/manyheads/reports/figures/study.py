@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyheads.report.draw_training import side_by_side
-from manyheads.report.style import FAINT, INK, colour, short
+from manyheads.reports.figures.style import FAINT, INK, colour, short
+from manyheads.reports.figures.training import side_by_side
 from manyheads.studies.comparison import StudyTable, TableRow
 from manyheads.studies.tables import number
 from manyheads.studies.transfer import TransferMatrix
@@ -100,7 +100,7 @@ def _panels(table: StudyTable, columns: list[str], rows: list[TableRow], draw: D
     """Panels one below the other: names of rows are long, and a phone is narrow."""
     from matplotlib.figure import Figure
 
-    from manyheads.report.style import WIDTH
+    from manyheads.reports.figures.style import WIDTH
 
     if not rows or not columns:
         return None

@@ -17,10 +17,10 @@ from building import NUMBERS, ORDINAL, TWO, a_task
 from command import check_refused, manyheads
 from hostile import HOSTILE
 from manyheads import load_recipe, train
-from manyheads.report.errors import cut_words, slices, suspicious_labels, worst_errors
-from manyheads.report.findings import findings, headlines, wilson
-from manyheads.report.gather import RunFacts, TaskAnswers
-from manyheads.report.run_report import run_report
+from manyheads.reports.errors import cut_words, slices, suspicious_labels, worst_errors
+from manyheads.reports.facts import RunFacts, TaskAnswers
+from manyheads.reports.findings import findings, headlines, wilson
+from manyheads.reports.pages.run import run_report
 from manyheads.tokens.tokenizer import Tokenizer
 
 
@@ -219,8 +219,8 @@ def test_slices_by_how_words_are_cut(toy_encoder: Path) -> None:
 
 def test_rates_are_drawn_by_group(smoke_run: Path) -> None:
     """The heads learn at a hundredth: their line is that many times the phase's rate."""
-    from manyheads.report.draw_training import rates
-    from manyheads.report.style import styled
+    from manyheads.reports.figures.style import styled
+    from manyheads.reports.figures.training import rates
 
     facts = RunFacts(smoke_run)
     first = next(one for one in facts.log if one["event"] == "step")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from command import check_refused, manyheads
-from manyheads.report.study_report import study_report, verdicts
-from manyheads.report.write import write_study_report
+from manyheads.reports.pages.study import study_report, verdicts
+from manyheads.reports.write import write_study_report
 from manyheads.studies import tables as render
 from manyheads.studies.runner import run_here
 from manyheads.studies.smoke import open_smoke

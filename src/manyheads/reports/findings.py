@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyheads.config.recipe import Recipe
-from manyheads.conflict_report import ENOUGH, EVERYWHERE, read_conflicts
 from manyheads.errors import UserError
 from manyheads.parts.metrics import better, primary, worse_by
-from manyheads.report.gather import RunFacts
+from manyheads.reports.conflicts import ENOUGH, EVERYWHERE, read_conflicts
+from manyheads.reports.facts import RunFacts
 from manyheads.studies.bootstrap import drawn_metric
 from manyheads.studies.statistics import difference
 

@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from manyheads.report.style import svg
+from manyheads.reports.figures.style import svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from manyheads.conflict_report import EVERYWHERE, conflict_table, describe_conflicts, read_conflicts
 from manyheads.errors import UserError
 from manyheads.progress import duration
-from manyheads.report import draw_answers, draw_training
-from manyheads.report.draw_conflict import PAIRS, conflict_map
-from manyheads.report.errors import Error, Slice, cut_words, slices, suspicious_labels, worst_errors
-from manyheads.report.findings import Finding, findings, headlines, nothing_found
-from manyheads.report.gather import RunFacts, TaskAnswers
-from manyheads.report.page import FigureBook, Section, Text, table, write_page
-from manyheads.report.representation import clouds, draw_cloud
-from manyheads.report.style import styled
+from manyheads.reports.conflicts import EVERYWHERE, conflict_table, describe_conflicts, read_conflicts
+from manyheads.reports.errors import Error, Slice, cut_words, slices, suspicious_labels, worst_errors
+from manyheads.reports.facts import RunFacts, TaskAnswers
+from manyheads.reports.figures import predictions as draw_answers
+from manyheads.reports.figures import training as draw_training
+from manyheads.reports.figures.conflicts import PAIRS, conflict_map
+from manyheads.reports.figures.representation import clouds, draw_cloud
+from manyheads.reports.figures.style import styled
+from manyheads.reports.findings import Finding, findings, headlines, nothing_found
+from manyheads.reports.pages.page import FigureBook, Section, Text, table, write_page
 
 
 def run_report(folder: Path) -> tuple[str, FigureBook]:

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from manyheads.report import draw_study
-from manyheads.report.errors import suspicious_labels
-from manyheads.report.gather import TaskAnswers, add_texts
-from manyheads.report.page import FigureBook, Section, write_page
-from manyheads.report.run_report import error_row
-from manyheads.report.style import styled
+from manyheads.reports.errors import suspicious_labels
+from manyheads.reports.facts import TaskAnswers, add_texts
+from manyheads.reports.figures import study as draw_study
+from manyheads.reports.figures.style import styled
+from manyheads.reports.pages.page import FigureBook, Section, write_page
+from manyheads.reports.pages.run import error_row
 from manyheads.studies import tables as render
 from manyheads.studies.comparison import Found, StudyTable
 from manyheads.studies.store import Result

@@ -12,9 +12,9 @@ import pytest
 from building import NUMBERS, TWO, a_task
 from command import check_refused, manyheads
 from manyheads import load_recipe, train
-from manyheads.report.changes import changed_settings, comparable, example_changes, metric_changes
-from manyheads.report.compare_report import compare_report
-from manyheads.report.gather import RunFacts, TaskAnswers
+from manyheads.reports.changes import changed_settings, comparable, example_changes, metric_changes
+from manyheads.reports.facts import RunFacts, TaskAnswers
+from manyheads.reports.pages.comparison import compare_report
 
 
 def answered(labels: Any, answers: Any, right: Any) -> TaskAnswers:

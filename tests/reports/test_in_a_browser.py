@@ -9,7 +9,7 @@ import pytest
 from browser import FOUND, Browser
 
 from hostile import HOSTILE
-from manyheads.report.write import write_comparison, write_report, write_study_report
+from manyheads.reports.write import write_comparison, write_report, write_study_report
 from manyheads.studies.study import OpenStudy
 
 pytestmark = pytest.mark.skipif(FOUND is None, reason="no Chromium here: reports are not looked at in a browser")

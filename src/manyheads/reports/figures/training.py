@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyheads.report.gather import RunFacts
-from manyheads.report.style import COLOURS, FAINT, WIDTH, colour, line, short
+from manyheads.reports.facts import RunFacts
+from manyheads.reports.figures.style import COLOURS, FAINT, WIDTH, colour, line, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ import numpy as np
 
 from manyheads.parts.metrics import primary
 from manyheads.parts.metrics.base import find
-from manyheads.report.errors import shown
-from manyheads.report.gather import RunFacts, TaskAnswers
+from manyheads.reports.errors import shown
+from manyheads.reports.facts import RunFacts, TaskAnswers
 from manyheads.studies.bootstrap import drawn_metric
 from manyheads.studies.statistics import Difference, Verdict, difference, verdicts
 

@@ -12,10 +12,10 @@ from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
 from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads
-from manyheads.report.draw_answers import largest_classes
-from manyheads.report.draw_training import legend_below, side_by_side
-from manyheads.report.gather import RunFacts, TaskAnswers
-from manyheads.report.style import FAINT, colour, short
+from manyheads.reports.facts import RunFacts, TaskAnswers
+from manyheads.reports.figures.predictions import largest_classes
+from manyheads.reports.figures.style import FAINT, colour, short
+from manyheads.reports.figures.training import legend_below, side_by_side
 from manyheads.storage.strings import Strings
 from manyheads.tokens.column import tokenise_once
 from manyheads.tokens.packing import Sequence, pack

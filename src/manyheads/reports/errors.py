@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyheads.report.findings import wilson
-from manyheads.report.gather import TaskAnswers
+from manyheads.reports.facts import TaskAnswers
+from manyheads.reports.findings import wilson
 from manyheads.tokens.tokenizer import Tokenizer
 
 WORST = 5  # examples shown of each kind

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manyheads.errors import UserError
-from manyheads.report.changes import (
+from manyheads.reports.changes import (
     Changed,
     Direction,
     MetricChange,
@@ -16,10 +16,10 @@ from manyheads.report.changes import (
     example_changes,
     metric_changes,
 )
-from manyheads.report.draw_training import legend_below, side_by_side
-from manyheads.report.gather import RunFacts
-from manyheads.report.page import FigureBook, Section, Text, table, write_page
-from manyheads.report.style import FAINT, colour, line, short, styled
+from manyheads.reports.facts import RunFacts
+from manyheads.reports.figures.style import FAINT, colour, line, short, styled
+from manyheads.reports.figures.training import legend_below, side_by_side
+from manyheads.reports.pages.page import FigureBook, Section, Text, table, write_page
 from manyheads.studies.tables import MARKS, number
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from manyheads.errors import UserError, nearest
-from manyheads.report.page import FigureBook
-from manyheads.report.style import picture, styled
+from manyheads.reports.figures.style import picture, styled
+from manyheads.reports.pages.page import FigureBook
 from manyheads.storage.files import write_bytes, write_text
 from manyheads.studies.study import OpenStudy
 
@@ -15,7 +15,7 @@ FORMS = ("svg", "png", "pdf")
 
 def write_report(run: Path, output: Path | None = None, figures: Path | None = None, form: str = "svg") -> Path:
     """The page of a run, by default beside it; returns where it is."""
-    from manyheads.report.run_report import run_report
+    from manyheads.reports.pages.run import run_report
 
     check_form(form)
     return _write(run_report(run), output or run / "report.html", figures, form)
@@ -25,7 +25,7 @@ def write_comparison(
     runs: list[Path], output: Path | None = None, figures: Path | None = None, form: str = "svg"
 ) -> Path:
     """The page of several runs, each against the first; by default comparison.html where the command is given."""
-    from manyheads.report.compare_report import compare_report
+    from manyheads.reports.pages.comparison import compare_report
 
     check_form(form)
     return _write(compare_report(runs), output or Path("comparison.html"), figures, form)
@@ -35,7 +35,7 @@ def write_study_report(
     opened: OpenStudy, output: Path | None = None, figures: Path | None = None, form: str = "svg"
 ) -> Path:
     """The page of a study, by default in the folder of its runs."""
-    from manyheads.report.study_report import study_report
+    from manyheads.reports.pages.study import study_report
 
     check_form(form)
     return _write(study_report(opened), output or opened.place.folder / f"{opened.study.name}.html", figures, form)

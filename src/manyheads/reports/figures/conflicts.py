@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyheads.report.draw_training import side_by_side
-from manyheads.report.gather import RunFacts
-from manyheads.report.style import short
+from manyheads.reports.facts import RunFacts
+from manyheads.reports.figures.style import short
+from manyheads.reports.figures.training import side_by_side
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyheads.report.draw_training import legend_below, side_by_side
-from manyheads.report.gather import TaskAnswers
-from manyheads.report.style import COLOURS, FAINT, colour, short
+from manyheads.reports.facts import TaskAnswers
+from manyheads.reports.figures.style import COLOURS, FAINT, colour, short
+from manyheads.reports.figures.training import legend_below, side_by_side
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
