@@ -19,8 +19,8 @@ from torchjd.aggregation import Aggregator, PCGrad, UPGrad
 from torchjd.autojac import jac_to_grad, mtl_backward
 
 from manyheads.config.load import load_recipe
+from manyheads.console import Reporter
 from manyheads.parts.scalarizers import Sum
-from manyheads.progress import Reporter
 from manyheads.registry import find
 from manyheads.tokens.packing import merge_equal, pack
 from manyheads.training.gradients.combination import Combination

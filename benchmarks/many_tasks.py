@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from manyheads.config.load import load_recipe
-from manyheads.progress import Reporter
+from manyheads.console import Reporter
 from manyheads.training import loop as training
 from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import TrainingJob, prepare

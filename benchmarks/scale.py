@@ -55,7 +55,7 @@ from manyheads.model import multitask as model
 from manyheads.tokens import tokenizer as tokens
     from manyheads.training.gradients.backward import split_passes
     from manyheads.config.load import load_recipe
-    from manyheads.progress import Reporter
+    from manyheads.console import Reporter
 
     imported = memory("VmRSS") / 1000
     most = _watch_memory()

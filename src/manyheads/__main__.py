@@ -1,5 +1,5 @@
 """`python -m manyheads`."""
 
-from manyheads.cli.main import main
+from manyheads.cli.commands import main
 
 main()

@@ -16,11 +16,11 @@ from building import NUMBERS, TWO, a_task, columns, labels_of, toy_inputs, toy_m
 from command import check_refused, manyheads
 from manyheads import Run, load_recipe
 from manyheads.config.part import Choice
+from manyheads.console import Reporter
 from manyheads.encoder.bert import Bert
 from manyheads.inference.predict import predict_tasks
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.scalarizers import Sum
-from manyheads.progress import Reporter
 from manyheads.tasks.load import load_tasks
 from manyheads.tokens.packing import PackedTokens, Sequence, merge_equal
 from manyheads.training.gradients.backward import Backward

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from manyheads.progress import Reporter
+from manyheads.console import Reporter
 from manyheads.studies.comparison import OVERALL
 from manyheads.studies.config import SCALES, load_study, shipped_studies
 from manyheads.studies.runner import Place

@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 from command import manyheads
 from manyheads import train
 from manyheads.config.load import load_recipe
+from manyheads.console import Reporter
 from manyheads.encoder.toy import write_toy_encoder
-from manyheads.progress import Reporter
 from manyheads.storage.files import cache_folder
 from manyheads.training.frozen_cache import keep_frozen
 from manyheads.training.schedule import set_trainable

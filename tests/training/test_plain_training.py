@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from manyheads import load_recipe
-from manyheads.progress import Reporter
+from manyheads.console import Reporter
 from manyheads.training.loop import train
 from manyheads.training.optim import rate_factor
 from manyheads.training.setup import prepare

@@ -12,9 +12,9 @@ import torch
 
 from command import check_refused, manyheads
 from manyheads import load_recipe, train
+from manyheads.console import Reporter
 from manyheads.encoder.bert import Bert
 from manyheads.parts.samplers import Supply
-from manyheads.progress import Reporter
 from manyheads.registry import parts
 from manyheads.training.checkpoint import load_model
 from manyheads.training.schedule import plan_schedule, set_trainable

@@ -15,6 +15,7 @@ from manyheads.checks.findings import SEVERITIES, Finding, Severity, Split, Text
 from manyheads.checks.repeated import common_sentences, conflicts, duplicates, overlap
 from manyheads.config.part import Choice
 from manyheads.config.recipe import EncoderSettings, Recipe, Source
+from manyheads.console import Reporter
 from manyheads.data.dataset import read_rows
 from manyheads.data.labels import BadLabel, LabelReader
 from manyheads.data.readers import file_format, find_file, read_chunks, source_name
@@ -23,7 +24,6 @@ from manyheads.encoder.auto import LONGEST, OFFSET_POSITIONS
 from manyheads.encoder.loading import is_bert, locate, read_config
 from manyheads.errors import UserError
 from manyheads.parts.encodings import Encoding
-from manyheads.progress import Reporter
 from manyheads.storage.strings import Strings
 from manyheads.tasks.load import check_files, choose_columns, choose_reader, present_sources, same_rows
 from manyheads.tokens.column import tokenise

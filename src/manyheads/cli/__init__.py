@@ -1,5 +1,5 @@
 """The command line."""
 
-from manyheads.cli.main import main
+from manyheads.cli.commands import main
 
 __all__ = ["main"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manyheads.console import print_table
 from manyheads.errors import UserError
-from manyheads.printing import print_table
 
 if TYPE_CHECKING:
     from manyheads.studies.study import OpenStudy
@@ -44,7 +44,7 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Train what is not finished of a study, then print its table; for example: manyheads study run mine.yaml"""
-    from manyheads.progress import Reporter
+    from manyheads.console import Reporter
     from manyheads.reports.write import write_study_report
     from manyheads.studies.runner import check_folder, run_study
 
@@ -134,7 +134,7 @@ def smoke(
     """Try studies in this one process, at the smallest scale with one seed: that they run, not what they find."""
     from tempfile import TemporaryDirectory
 
-    from manyheads.progress import Reporter
+    from manyheads.console import Reporter
     from manyheads.studies.config import shipped_studies
     from manyheads.studies.smoke import try_studies
 

@@ -23,13 +23,13 @@ from torch.nn import functional as F
 
 from manyheads.config.recipe import Recipe
 from manyheads.config.training import Training
+from manyheads.console import Reporter, duration
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import Interrupted, UserError
 from manyheads.parts.samplers.base import Passes, Supply
 from manyheads.pretraining.head import FILE, load_head
 from manyheads.pretraining.masking import Vocabulary, hide
 from manyheads.pretraining.texts import collect_texts
-from manyheads.progress import Reporter, duration
 from manyheads.seeding import draws, generator
 from manyheads.storage.files import restore_folder, write_folder, write_text
 from manyheads.tokens.packing import Sequence, pack

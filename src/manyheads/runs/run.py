@@ -12,6 +12,7 @@ import numpy as np
 
 from manyheads.config.load import load_recipe
 from manyheads.config.recipe import Recipe, Source
+from manyheads.console import Reporter
 from manyheads.data.dataset import Examples
 from manyheads.data.readers import read_chunks
 from manyheads.data.table import RawRows
@@ -19,7 +20,6 @@ from manyheads.errors import UserError, nearest
 from manyheads.inference.evaluate import Evaluation, evaluate_model
 from manyheads.inference.predict import describe, predict_tasks
 from manyheads.model.multitask import ManyHeads, TaskTokens
-from manyheads.progress import Reporter
 from manyheads.storage.strings import Strings
 from manyheads.tasks.load import load_tasks, read_unlabelled
 from manyheads.tasks.task import Task

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import IO, Literal
 
 from manyheads.config.recipe import Recipe
+from manyheads.console import SECONDS_BETWEEN_LINES, Reporter, duration
 from manyheads.errors import Interrupted, UserError
-from manyheads.progress import SECONDS_BETWEEN_LINES, Reporter, duration
 from manyheads.runs.run import Run
 from manyheads.storage.files import write_text
 from manyheads.studies.store import Results

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
+from manyheads.console import Reporter
 from manyheads.errors import UserError
-from manyheads.progress import Reporter
 from manyheads.studies.config import load_study
 from manyheads.studies.runner import run_here
 from manyheads.studies.study import OpenStudy, open_study

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from manyheads.console import duration
 from manyheads.errors import UserError
-from manyheads.progress import duration
 from manyheads.studies.comparison import Cell, Found, StudyTable
 from manyheads.studies.statistics import middle
 from manyheads.studies.transfer import ALONE, TransferMatrix

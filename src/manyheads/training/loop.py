@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from manyheads.config.recipe import Recipe
+from manyheads.console import Reporter, duration
 from manyheads.errors import Interrupted, UserError
 from manyheads.inference.evaluate import Evaluation
 from manyheads.inference.predict import predict_tasks, write_answers, write_predictions
 from manyheads.parts.metrics import better, primary
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
-from manyheads.progress import Reporter, duration
 from manyheads.runs.run import Run, evaluate_with_progress
 from manyheads.runs.trackers import tracking
 from manyheads.storage.files import restore_folder, write_text

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from manyheads.config.recipe import Recipe
+from manyheads.console import Reporter, duration
 from manyheads.inference.predict import predict_tasks
 from manyheads.parts.samplers import Batch
-from manyheads.progress import Reporter, duration
 from manyheads.seeding import generator
 from manyheads.training.frozen_cache import describe_keeping, worth_keeping
 from manyheads.training.optim import parameter_groups

@@ -17,12 +17,12 @@ import torch
 from manyheads import registry
 from manyheads.config.plugins import fingerprint, imported_parts
 from manyheads.config.recipe import EncoderSettings, Recipe
+from manyheads.console import Reporter
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
 from manyheads.inference.evaluate import fixed_subset
 from manyheads.model.multitask import ManyHeads, TaskTokens, UnfitPart
 from manyheads.parts.samplers import Batch, Supply
-from manyheads.progress import Reporter
 from manyheads.runs.trackers import check_trackers, numbers_of, tracker_settings
 from manyheads.storage.files import restore_folder
 from manyheads.tasks.load import load_tasks

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from manyheads.config.load import load_recipe
-from manyheads.progress import Reporter
+from manyheads.console import Reporter
 from manyheads.training.gradients.tables import Rows, WholeTables
 from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import assemble

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from manyheads.console import duration
 from manyheads.errors import UserError
-from manyheads.progress import duration
 from manyheads.reports.conflicts import EVERYWHERE, conflict_table, describe_conflicts, read_conflicts
 from manyheads.reports.errors import Error, Slice, cut_words, slices, suspicious_labels, worst_errors
 from manyheads.reports.facts import RunFacts, TaskAnswers

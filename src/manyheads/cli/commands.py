@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from manyheads.cli.study import app as study_app
+from manyheads.console import print_json, print_metrics, print_table, shown_answer
 from manyheads.errors import Interrupted, UserError, nearest
-from manyheads.printing import print_json, print_metrics, print_table, shown_answer
 
 app = typer.Typer(
     name="manyheads",
@@ -94,7 +94,7 @@ def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> N
 @app.command()
 def evaluate(run: RunArgument, model: ModelOption = "best", as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Metrics of a run's model on the whole dev set of every task."""
-    from manyheads.progress import Reporter
+    from manyheads.console import Reporter
     from manyheads.runs.run import Run
 
     opened = _opened(Run(run, model))
@@ -242,7 +242,7 @@ def plan(
 ) -> None:
     """What training a recipe would do: how often each task is seen, what an epoch is, time and memory."""
     from manyheads.config.load import load_recipe, parse_overrides
-    from manyheads.progress import Reporter
+    from manyheads.console import Reporter
     from manyheads.training.plan import describe_plan, make_plan
 
     found = make_plan(load_recipe(recipe, parse_overrides(overrides or [])), Reporter(quiet), timed)
@@ -267,7 +267,7 @@ def check(
     from manyheads.checks.checks import check_data
     from manyheads.checks.findings import report
     from manyheads.config.load import load_recipe, parse_overrides
-    from manyheads.progress import Reporter
+    from manyheads.console import Reporter
 
     findings = check_data(load_recipe(recipe, parse_overrides(overrides or [])), Reporter(quiet))
     if as_json:
