@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from manyheads.registry import Part, parts
 from manyheads.parts.samplers import Supply
+from manyheads.registry import Part, parts
 
 FOLDER = Path(__file__).resolve().parent / "samplers"
 SUPPLY = Supply(

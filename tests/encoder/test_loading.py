@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from conftest import write_toy_encoder
 from manyheads.config.recipe import EncoderSettings
-from manyheads.encoder import weights
+from manyheads.encoder import loading as weights
 from manyheads.encoder.loading import from_hugging_face, load_encoder, locate, to_hugging_face
 from manyheads.errors import UserError
 
