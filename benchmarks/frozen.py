@@ -19,8 +19,8 @@ from manyheads import load_recipe, train
 from side_by_side import machine, write_block
 
 WAYS = {
-    "only heads learn": {"training.train": "heads", "training.learning_rate": 1e-3},
-    "the top two layers learn": {"training.train": "top-2"},
+    "only heads learn": {"training.trainable": "heads", "training.learning_rate": 1e-3},
+    "the top two layers learn": {"training.trainable": "top-2"},
 }
 
 

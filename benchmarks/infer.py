@@ -109,8 +109,8 @@ def measure(data: str | None, turns: int, count: int) -> list[str]:
         taken: dict[str, list[float]] = {name: [] for name in (*rivals, "floor", "floor, whole model")}
         for turn in range(turns + 1):
             pairs = every[turn * count : (turn + 1) * count]
-            for name, answer in rivals.items():
-                seconds = answer(pairs)
+            for name, prediction in rivals.items():
+                seconds = prediction(pairs)
                 if turn:
                     taken[name].append(seconds)
             for name, whole in (("floor", False), ("floor, whole model", True)):
@@ -149,7 +149,7 @@ def measure_company(turns: int, count: int) -> list[str]:
         for turn in range(turns + 1):
             for size in COMPANY:
                 began = time.perf_counter()
-                run._answers([run.model.tasks[name] for name in names[:size]], _examples(texts, 1, names[0]))
+                run._predict_dataset([run.model.tasks[name] for name in names[:size]], _examples(texts, 1, names[0]))
                 if turn:
                     taken[size].append(time.perf_counter() - began)
     lines = ["| tasks on the same sentences | time ÷ one task |", "|---|---|"]

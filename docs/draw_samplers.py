@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from manyheads.parts.samplers import Supply
+from manyheads.parts.samplers import SamplerInput
 from manyheads.registry import Part, parts
 
 FOLDER = Path(__file__).resolve().parent / "samplers"
-SUPPLY = Supply(
+SUPPLY = SamplerInput(
     sizes={"small": 12, "large": 120, "middle": 40}, batch_sizes={"small": 4, "large": 4, "middle": 4}, seed=1, epochs=3
 )
 COLOURS = {"small": "#0072b2", "large": "#d55e00", "middle": "#009e73"}  # told apart by colour-blind readers too

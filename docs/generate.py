@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Recipe
 from manyheads.registry import parts
 from manyheads.studies.config import Study
@@ -60,7 +60,7 @@ def keys_table(model: type[BaseModel] = Recipe, prefix: str = "") -> str:
 
 
 def _default(value: Any) -> str:
-    if isinstance(value, Choice):
+    if isinstance(value, PartConfig):
         return value.name
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
@@ -70,7 +70,7 @@ def _default(value: Any) -> str:
 def _model(annotation: Any) -> type[BaseModel] | None:
     """The section that a key opens, if it opens one."""
     found = [annotation, *typing.get_args(annotation)]
-    sections = [one for one in found if isinstance(one, type) and issubclass(one, BaseModel) and one is not Choice]
+    sections = [one for one in found if isinstance(one, type) and issubclass(one, BaseModel) and one is not PartConfig]
     return sections[0] if sections else None
 
 

@@ -54,11 +54,11 @@ class Browser:
             message["sessionId"] = self.session
         os.write(self.write_to, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self._next()
-            if answer.get("id") == self.number:
-                assert "error" not in answer, f"{method}: {answer['error']}"
-                return dict(answer["result"])
-            self.events.append(answer)
+            prediction = self._next()
+            if prediction.get("id") == self.number:
+                assert "error" not in prediction, f"{method}: {prediction['error']}"
+                return dict(prediction["result"])
+            self.events.append(prediction)
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self.rest:

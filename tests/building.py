@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 from manyheads.config.recipe import EncoderSettings
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
@@ -16,7 +16,7 @@ from manyheads.encoder.bert import Bert, BertConfig, random_bert
 from manyheads.model.multitask import Inputs, ManyHeads
 from manyheads.registry import find
 from manyheads.storage.strings import Strings
-from manyheads.tasks.task import Task, unfit_parts
+from manyheads.tasks.task import Task, incompatible_parts
 from manyheads.tokens.column import TokenColumn, tokenise_once
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -30,8 +30,8 @@ PAIR, SINGLE = Columns(("sentence1", "sentence2"), "label", None), Columns(("tex
 SIDES = (["the film was dull", "a good book", "one dog runs"] * 2, ["not very good", "a cat sleeps", "red tea"] * 2)
 
 
-def choice(value: str | Choice) -> Choice:
-    return Choice(name=value) if isinstance(value, str) else value
+def choice(value: str | PartConfig) -> PartConfig:
+    return PartConfig(name=value) if isinstance(value, str) else value
 
 
 def a_task(**given: Any) -> Task:
@@ -41,7 +41,7 @@ def a_task(**given: Any) -> Task:
     encoding = choice(given.pop("encoding", "cross"))
     factory = find("encodings", encoding.name).factory
     similarity = factory.gives != "features"
-    head = choice(given.pop("head", "none" if similarity else Choice(name="linear", options={"dropout": 0.0})))
+    head = choice(given.pop("head", "none" if similarity else PartConfig(name="linear", options={"dropout": 0.0})))
     brought = find("heads", head.name).factory.pooling(head.options)
     loss = "mse" if numbers else "cross-entropy"
     if labels.kind == "multi-label" or len(labels.names) == 2:
@@ -66,7 +66,7 @@ def a_task(**given: Any) -> Task:
 
 def fitting_task(**given: Any) -> Task | None:
     """The same with the first kind of labels that all its parts can serve, if there is one."""
-    return next((task for task in (a_task(labels=one, **given) for one in KINDS) if not unfit_parts(task)), None)
+    return next((task for task in (a_task(labels=one, **given) for one in KINDS) if not incompatible_parts(task)), None)
 
 
 def labels_of(task: Task, rows: int = 6) -> torch.Tensor:

@@ -24,7 +24,7 @@ def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "training.conflicts": 0.5,
         "training.max_steps": None,
         "training.learning_rate": 3e-3,
-        "training.head_rate": 1e-2,
+        "training.head_learning_rate": 1e-2,
         "phases": [{"epochs": 1, "tasks": ["sst"]}, {"epochs": 2}],
         "report": False,
     }
@@ -83,5 +83,5 @@ def finished_study(tmp_path_factory: pytest.TempPathFactory) -> OpenStudy:
     """Paper B's transfer study at its smallest, two seeds."""
     opened = open_study("papers/b2-transfer", "smoke", tmp_path_factory.mktemp("studies"), {}, seeds=[0, 1])
     for identity, planned in opened.runs:
-        run_here(opened.place, identity, planned)
+        run_here(opened.location, identity, planned)
     return opened

@@ -76,8 +76,8 @@ def test_add_my_own_task_as_the_page_says(toy_encoder: Path, tmp_path: Path) -> 
     assert "no faults found" in checked.stdout
     result = manyheads("train", tmp_path / "tickets.yaml", *small(tmp_path, toy_encoder))
     assert result.returncode == 0, result.stderr
-    answer = manyheads("predict", tmp_path / "runs" / "tickets", "--text", "where is my parcel?")
-    assert answer.stdout.split("\t")[0] in ("delivery", "bug", "account")
+    prediction = manyheads("predict", tmp_path / "runs" / "tickets", "--text", "where is my parcel?")
+    assert prediction.stdout.split("\t")[0] in ("delivery", "bug", "account")
 
 
 def test_add_my_own_head_or_loss_as_the_page_says(toy_encoder: Path, tmp_path: Path) -> None:
@@ -89,8 +89,8 @@ def test_add_my_own_head_or_loss_as_the_page_says(toy_encoder: Path, tmp_path: P
     assert result.returncode == 0, result.stderr
     assert "(losses/huber, heads/gated)" in result.stderr
     assert "(single, head-pooler, gated, huber)" in result.stderr
-    answer = manyheads("predict", tmp_path / "runs" / "own", "--text", "a good film")
-    assert float(answer.stdout) == float(answer.stdout)
+    prediction = manyheads("predict", tmp_path / "runs" / "own", "--text", "a good film")
+    assert float(prediction.stdout) == float(prediction.stdout)
 
 
 def test_a_combination_of_my_own_as_the_page_says(recipe_file: Callable[..., Path], toy_data: Path) -> None:

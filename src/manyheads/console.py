@@ -128,9 +128,9 @@ def _shown(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def shown_answer(answer: dict[str, Any]) -> str:
+def format_prediction(prediction: dict[str, Any]) -> str:
     """'yes\t0.912', 'comedy, drama' or '3.250'."""
-    prediction = answer["prediction"]
+    prediction = prediction["prediction"]
     if isinstance(prediction, list):
         return ", ".join(prediction) or "none"
-    return f"{prediction}\t{answer['probability']:.3f}" if "probability" in answer else f"{prediction:.3f}"
+    return f"{prediction}\t{prediction['probability']:.3f}" if "probability" in prediction else f"{prediction:.3f}"

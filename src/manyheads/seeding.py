@@ -22,33 +22,33 @@ def generator(*words: int | str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed_for(*words)))
 
 
-DrawState = tuple[Tensor, Tensor | None]  # of torch's generators: the processor's, and the device's if there is one
+RngState = tuple[Tensor, Tensor | None]  # of torch's generators: the processor's, and the device's if there is one
 
 
-def draw_state(device: torch.device) -> DrawState:
+def rng_state(device: torch.device) -> RngState:
     """Where torch's generators stand."""
     return torch.random.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
 
 @contextmanager
-def draws_from(state: DrawState, device: torch.device) -> Iterator[None]:
+def rng_from(state: RngState, device: torch.device) -> Iterator[None]:
     """Within the block torch draws what it drew after that state; outside it nothing has changed."""
-    now = draw_state(device)
-    _set_draws(state, device)
+    now = rng_state(device)
+    _set_rng_state(state, device)
     try:
         yield
     finally:
-        _set_draws(now, device)
+        _set_rng_state(now, device)
 
 
-def _set_draws(state: DrawState, device: torch.device) -> None:
+def _set_rng_state(state: RngState, device: torch.device) -> None:
     torch.random.set_rng_state(state[0])
     if state[1] is not None:
         torch.cuda.set_rng_state(state[1], device)
 
 
 @contextmanager
-def draws(*words: int | str) -> Iterator[None]:
+def seeded_rng(*words: int | str) -> Iterator[None]:
     """Within the block torch draws from a generator seeded by ``words``; outside it nothing has changed."""
     seed = seed_for(*words)
     if torch.accelerator.is_available():

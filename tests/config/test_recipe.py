@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from manyheads.config.load import load_recipe, parse_overrides, shipped_recipes
+from manyheads.config.load import load_recipe, load_run_recipe, parse_overrides, shipped_recipes
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.registry import parts
@@ -241,7 +241,8 @@ def test_malformed_override_is_quoted_back(word: str) -> None:
 
 def test_overrides_replace_and_add_by_dotted_key(write: Write) -> None:
     file = write(
-        "encoder: my-encoder\nsampler: batch-round-robin\ntasks: {a: {train: x.csv}}\ntraining: {epochs: 2, clip: 3}\n"
+        "encoder: my-encoder\nsampler: batch-round-robin\ntasks: {a: {train: x.csv}}\n"
+        "training: {epochs: 2, max_grad_norm: 3}\n"
     )
     words = [
         "training.epochs=7",
@@ -252,7 +253,7 @@ def test_overrides_replace_and_add_by_dotted_key(write: Write) -> None:
         "data.bad_rows=skip",
     ]
     recipe = load_recipe(file, parse_overrides(words))
-    assert (recipe.training.epochs, recipe.training.clip, recipe.training.learning_rate) == (7, 3.0, 1e-5)
+    assert (recipe.training.epochs, recipe.training.max_grad_norm, recipe.training.learning_rate) == (7, 3.0, 1e-5)
     assert (recipe.encoder.name, recipe.encoder.dropout) == ("my-encoder", 0.2)
     assert (recipe.sampler.name, recipe.sampler.options) == ("batch-round-robin", {"until": "a"})
     assert [task.train[0].file for task in recipe.tasks.values()] == ["x.csv", "y.csv"]
@@ -268,7 +269,7 @@ def test_faults_of_overrides_name_the_command_line(write: Write) -> None:
     file = write("tasks:\n  a:\n    train: x.csv\n    pooling: head-pooler\ntraining:\n  epochs: 2\n  warmup: 7\n")
     words = [
         "training.epochs=0",
-        "traning.clip=1",
+        "traning.max_grad_norm=1",
         "tasks.a.pooling=maxx",
         "data.bad_rows=drop",
         "tasks.a.train={fil: x}",
@@ -348,7 +349,7 @@ def test_a_recipe_written_out_reads_back_as_the_same(tmp_path: Path) -> None:
     assert again.model_dump() == recipe.model_dump()
     assert again.tasks["a"].labels == {"0": "no", "1": "yes"}
     assert again.sampler.options == {"until": "b"}
-    assert again.training.clip is None
+    assert again.training.max_grad_norm is None
     written = yaml.safe_load(recipe.to_yaml())
     assert set(written["training"]) == set(type(recipe.training).model_fields), "every default is written out"
 
@@ -414,11 +415,11 @@ def test_demo_recipe_reads_its_three_tasks() -> None:
 def test_place_names_the_nearest_line_that_the_file_has(write: Write) -> None:
     text = "tasks:\n  a:\n    train:\n      - x.csv\n      - y.csv\n    dev: z.csv\n"
     recipe = load_recipe(write(text), {"tasks.a.dev": "w.csv", "training.epochs": 1})
-    assert recipe.place("tasks", "a", "train", 1) == "mine.yaml:5: tasks.a.train"
-    assert recipe.place("tasks", "a", "label") == "mine.yaml:2: tasks.a.label"
-    assert recipe.place("tasks", "a", "dev", 0) == "command line: tasks.a.dev"
-    assert recipe.place("seed") == "mine.yaml: seed"
-    assert Recipe.model_validate(one_task()).place("tasks", "t") == "recipe: tasks.t"
+    assert recipe.location("tasks", "a", "train", 1) == "mine.yaml:5: tasks.a.train"
+    assert recipe.location("tasks", "a", "label") == "mine.yaml:2: tasks.a.label"
+    assert recipe.location("tasks", "a", "dev", 0) == "command line: tasks.a.dev"
+    assert recipe.location("seed") == "mine.yaml: seed"
+    assert Recipe.model_validate(one_task()).location("tasks", "t") == "recipe: tasks.t"
 
 
 def test_override_below_a_source_written_as_one_word() -> None:
@@ -458,3 +459,20 @@ def test_yaml_that_parses_to_nonsense_is_a_fault_not_a_crash(tmp_path: Path, tex
     (tmp_path / "odd.yaml").write_text(text)
     with pytest.raises(UserError):
         load_recipe(tmp_path / "odd.yaml")
+
+
+@pytest.mark.parametrize(
+    ("settings", "where", "new_name"),
+    [
+        ("training: {clip: 3}", "recipe.yaml:2: training.clip", "max_grad_norm"),
+        ("phases: [{train: heads}]", "recipe.yaml:2: phases.1.train", "trainable"),
+        ("combine: {losses: {name: uncertainty, rate: 0.1}}", "recipe.yaml:2: combine.losses.rate", "learning_rate"),
+    ],
+)
+def test_an_old_key_is_refused_with_its_new_name(tmp_path: Path, settings: str, where: str, new_name: str) -> None:
+    file = tmp_path / "recipe.yaml"
+    file.write_text(f"tasks: {{a: {{train: x.csv}}}}\n{settings}\n")
+    with pytest.raises(UserError) as caught:
+        load_recipe(file)
+    assert str(caught.value) == f"{where}: this key is now called '{new_name}'."
+    assert load_run_recipe(file).tasks, "the recipe of an old run still opens"

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from manyheads.config.recipe import Source
-from manyheads.data.dataset import Examples, label_rows, read_rows, recognise_columns
+from manyheads.data.dataset import Dataset, label_rows, read_rows, recognise_columns
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
 from manyheads.errors import UserError
@@ -26,7 +26,7 @@ def read(
     columns: Columns = TEXT,
     reader: LabelReader | None = ZERO_TO_TWO,
     skip: bool | None = False,
-) -> Examples:
+) -> Dataset:
     raw = read_rows([Source(file=file) for file in files], folder, "train", columns, "recipe: tasks.a.train")
     return label_rows(raw, reader, skip, "recipe.yaml:3: tasks.t.train")
 
@@ -138,7 +138,7 @@ def test_several_files_make_one_split(tmp_path: Path) -> None:
     assert found.labels is not None
     assert found.labels.tolist() == [0, 1, 2]
     assert found.ids.to_pylist() == ["0", "1", "2"]
-    assert [found.place(row) for row in range(3)] == ["x.csv:2", "x.csv:3", "y.jsonl:1"]
+    assert [found.location(row) for row in range(3)] == ["x.csv:2", "x.csv:3", "y.jsonl:1"]
 
 
 def test_taking_rows_keeps_everything_of_them(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_taking_rows_keeps_everything_of_them(tmp_path: Path) -> None:
     found = read(tmp_path, "x.csv").take(np.array([2, 0]))
     assert (found.texts[0].to_pylist(), found.ids.to_pylist()) == (["c", "a"], ["k2", "k0"])
     assert found.labels is not None
-    assert (found.labels.tolist(), found.place(0)) == ([2, 0], "x.csv:4")
+    assert (found.labels.tolist(), found.location(0)) == ([2, 0], "x.csv:4")
 
 
 # --- bad rows --------------------------------------------------------------------------------------------------

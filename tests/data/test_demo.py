@@ -235,7 +235,7 @@ def test_reviews_are_of_many_things() -> None:
 # --- paraphrase and similarity follow theirs
 
 
-def meaning(text: str, groups: list[tuple[str, ...]]) -> str:
+def epoch_description(text: str, groups: list[tuple[str, ...]]) -> str:
     """The text with every wording replaced by the first of its group."""
     first = {wording.lower(): group[0].lower() for group in groups for wording in group}
     longest = sorted(first, key=len, reverse=True)
@@ -249,7 +249,7 @@ def test_synonyms_keep_a_question_and_other_changes_do_not(split: str) -> None:
     groups = [group for kind in fillers.values() for group in kind]
     equal = swapped = changed = reworded = 0
     for row in ROWS["paraphrase", split]:
-        one, two = (meaning(row[side], groups) for side in ("sentence1", "sentence2"))
+        one, two = (epoch_description(row[side], groups) for side in ("sentence1", "sentence2"))
         if one == two:
             equal += 1
             assert row["is_duplicate"] == "1", row
@@ -318,7 +318,7 @@ def test_similarity_agrees_with_what_is_common(split: str) -> None:
     known = [{group[0].lower() for line in topic for group in line} for topic in topics]
 
     def parts(sentence: str) -> set[str]:
-        said = f" {meaning(sentence.strip('.').replace(',', ''), groups)} "
+        said = f" {epoch_description(sentence.strip('.').replace(',', ''), groups)} "
         names = {group[0].lower() for group in groups}
         return {name for name in names if f" {re.sub('^an ', 'a ', name)} " in said}
 

@@ -52,12 +52,16 @@ def test_select_is_taken_from_train_alone(toy_recipe: ToyRecipe) -> None:
 
 
 def test_tasks_can_be_left_out_of_training_but_not_of_the_order(recipe_file: Callable[..., Path]) -> None:
-    result = manyheads("train", recipe_file(), "training.only=[near]")
+    result = manyheads("train", recipe_file(), "training.active_tasks=[near]")
     assert result.returncode == 0, result.stderr
-    assert "task mood: left out (training.only)" in result.stderr
+    assert "task mood: left out (training.active_tasks)" in result.stderr
     assert "near" in result.stdout
     assert "mood" not in result.stdout
-    check_refused(manyheads("train", recipe_file(), "training.only=[neer]"), "training.only: no task 'neer'", "'near'")
+    check_refused(
+        manyheads("train", recipe_file(), "training.active_tasks=[neer]"),
+        "training.active_tasks: no task 'neer'",
+        "'near'",
+    )
 
 
 def test_the_toy_encoder_needs_no_files(recipe_file: Callable[..., Path]) -> None:

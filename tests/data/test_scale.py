@@ -23,10 +23,10 @@ from manyheads.config.recipe import Source
 from manyheads.data import dataset as reading
 from manyheads.data import readers
 from manyheads.data import table as raw_rows
-from manyheads.data.dataset import Examples, label_rows, read_rows
+from manyheads.data.dataset import Dataset, label_rows, read_rows
 from manyheads.data.labels import BETWEEN, FAULT, NONE, BadLabel, LabelReader
 from manyheads.data.readers import Chunk
-from manyheads.data.table import BadRow, Columns, RawRows
+from manyheads.data.table import BadRow, Columns, Table
 from manyheads.errors import UserError
 from manyheads.model.multitask import TaskTokens
 from manyheads.storage import strings
@@ -53,11 +53,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "rows"
 
 
-def read(folder: Path, *files: str, columns: Columns = TEXT) -> RawRows:
+def read(folder: Path, *files: str, columns: Columns = TEXT) -> Table:
     return read_rows([Source(file=file) for file in files], folder, "train", columns, "recipe: tasks.a.train")
 
 
-def content(raw: RawRows) -> list[Any]:
+def content(raw: Table) -> list[Any]:
     """Everything of rows, for comparison."""
     labels = raw.labels and raw.labels.to_pylist()
     texts = [column.to_pylist() for column in raw.texts]
@@ -117,7 +117,7 @@ def test_bad_rows_are_told_the_same_from_the_cache(tmp_path: Path) -> None:
             "  x.csv:10: 3 cells where the header has 2",
         ]
         found = label_rows(read(tmp_path, "x.csv"), CLASSES, True, "here")
-        assert (found.skipped, found.ids.to_pylist(), found.place(1)) == (5, ["0", "5", "7"], "x.csv:9")
+        assert (found.skipped, found.ids.to_pylist(), found.location(1)) == (5, ["0", "5", "7"], "x.csv:9")
 
 
 def test_a_file_that_changed_is_read_anew(tmp_path: Path, cache: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_file_that_changed_is_read_anew(tmp_path: Path, cache: Path) -> None:
         assert read(tmp_path, "x.csv").texts[0].to_pylist() == [text]
     assert len(list(cache.iterdir())) == 2
     (tmp_path / "other.csv").write_text("text,label\none,0\n")
-    assert read(tmp_path, "other.csv").place(0) == "other.csv:2", "the same rows under another name"
+    assert read(tmp_path, "other.csv").location(0) == "other.csv:2", "the same rows under another name"
     assert len(list(cache.iterdir())) == 2
 
 
@@ -158,7 +158,7 @@ def test_two_runs_at_once_end_with_one_whole_cache(
     (tmp_path / "x.csv").write_text(BAD)
     original = reading._pieces
 
-    def overtaken(*given: Any) -> Iterator[raw_rows.Piece]:
+    def overtaken(*given: Any) -> Iterator[raw_rows.TableChunk]:
         yield from original(*given)
         monkeypatch.setattr(reading, "_pieces", original)
         read(tmp_path, "x.csv")  # the other run finishes while this one still writes
@@ -234,7 +234,7 @@ def test_labels_by_distinct_value_are_those_one_by_one(kind: str, data: st.DataO
     reader, words = LABELS[kind]
     found = data.draw(st.lists(st.sampled_from(words), min_size=1, max_size=12))
     lines = np.arange(len(found)) + 2
-    raw = RawRows((), Strings.of(found), Strings.of(found), lines, np.zeros(len(found), dtype=np.int16), ("x",), [])
+    raw = Table((), Strings.of(found), Strings.of(found), lines, np.zeros(len(found), dtype=np.int16), ("x",), [])
     bad: list[BadRow] = []
     labels = reading._read_labels(raw, reader, bad, blanks)
     expected: list[BadRow] = []
@@ -266,7 +266,7 @@ def test_a_view_of_a_view_equals_a_copy(texts: list[str], data: st.DataObject) -
 
 def test_a_view_of_kept_rows_equals_that_of_rows_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(tmp_path)
-    found: list[Examples] = []
+    found: list[Dataset] = []
     for large in (0, 1e9):
         monkeypatch.setattr(raw_rows, "LARGE", large)
         one = label_rows(read(tmp_path, "bad.csv", "packed.csv"), CLASSES, True, "here")
@@ -276,7 +276,7 @@ def test_a_view_of_kept_rows_equals_that_of_rows_in_memory(tmp_path: Path, monke
     assert kept.texts[0].to_pylist() == held.texts[0].to_pylist() == ["text 6", "text 1", "é"]
     assert kept.ids.to_pylist() == held.ids.to_pylist() == ["14", "9", "5"]
     assert kept.lines.tolist() == held.lines.tolist() == [8, 3, 9]
-    assert [kept.place(row) for row in range(3)] == ["packed.csv:8", "packed.csv:3", "bad.csv:9"]
+    assert [kept.location(row) for row in range(3)] == ["packed.csv:8", "packed.csv:3", "bad.csv:9"]
     assert np.array_equal(kept.labels, held.labels)  # type: ignore[arg-type]
 
 

@@ -8,27 +8,27 @@ import torch
 
 from manyheads.encoder.attention import attend
 from manyheads.encoder.layout import lay_out
-from manyheads.seeding import draws
-from manyheads.tokens.packing import Keep, Sequence, pack
+from manyheads.seeding import seeded_rng
+from manyheads.tokens.packing import PositionsNeeded, Sequence, pack
 
 HEADS, SIZE = 2, 3
 
 
 @pytest.mark.parametrize("drop", [0.0, 0.4])
-@pytest.mark.parametrize("keep", ["all", "first"])
-def test_gradient(drop: float, keep: Keep) -> None:
-    tokens = pack([Sequence(np.arange(n), np.zeros(n, dtype=np.int64), keep) for n in (3, 5, 5, 9)])
-    blocks = lay_out(tokens.groups, HEADS, keep == "first", torch.device("cpu")).blocks
+@pytest.mark.parametrize("positions_needed", ["all", "first"])
+def test_gradient(drop: float, positions_needed: PositionsNeeded) -> None:
+    tokens = pack([Sequence(np.arange(n), np.zeros(n, dtype=np.int64), positions_needed) for n in (3, 5, 5, 9)])
+    blocks = lay_out(tokens.groups, HEADS, positions_needed == "first", torch.device("cpu")).blocks
     assert [one.mask is None for one in blocks] == [False, True], "one block with padding, one without"
     generator = torch.Generator().manual_seed(0)
-    parts = 3 if keep == "all" else 2
+    parts = 3 if positions_needed == "all" else 2
     key_value = torch.randn(len(tokens), parts * HEADS * SIZE, dtype=torch.float64, generator=generator)
     given = [key_value.requires_grad_()]
-    if keep == "first":
+    if positions_needed == "first":
         given.append(torch.randn(4, HEADS * SIZE, dtype=torch.float64, generator=generator).requires_grad_())
 
     def seen(key_value: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
-        with draws(0, "test"):  # the same mask every time
+        with seeded_rng(0, "test"):  # the same mask every time
             return attend(query, key_value, tokens, HEADS, drop)
 
     assert torch.autograd.gradcheck(seen, given)
@@ -39,7 +39,7 @@ def test_dropout_takes_the_share_it_is_told_and_keeps_the_mean() -> None:
     tokens = pack([Sequence(np.arange(n), np.zeros(n, dtype=np.int64), "all") for n in [7] * 40 + [12, 13]])
     key_value = torch.zeros(len(tokens), 3 * HEADS * SIZE)
     key_value[:, 2 * HEADS * SIZE :] = 1.0
-    with draws(0, "test"):
+    with seeded_rng(0, "test"):
         sums = torch.cat([attend(None, key_value, tokens, HEADS, 0.25) for _ in range(20)])[:, ::SIZE]
     assert abs(sums.mean().item() - 1.0) < 0.01
     left = sums[: len(tokens)][:280] * 7 * 0.75  # the sequences of seven tokens: how many weights are left

@@ -14,7 +14,7 @@ from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.bert import Bert
 from manyheads.encoder.in_place import PIECE
 from manyheads.encoder.loading import load_encoder, to_hugging_face
-from manyheads.tokens.packing import Keep, PackedTokens, Sequence, pack
+from manyheads.tokens.packing import PackedTokens, PositionsNeeded, Sequence, pack
 
 LENGTHS = (7, 1, 512, 30, 7, 12, 100)
 OUTPUT = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -35,9 +35,11 @@ def both(request: pytest.FixtureRequest, long_toy: Path) -> tuple[Bert, BertMode
     return loaded.encoder.eval(), theirs.eval()
 
 
-def random_sequences(vocabulary: int, lengths: tuple[int, ...] = LENGTHS, keep: Keep = "all") -> list[Sequence]:
+def random_sequences(
+    vocabulary: int, lengths: tuple[int, ...] = LENGTHS, positions_needed: PositionsNeeded = "all"
+) -> list[Sequence]:
     draw = np.random.default_rng(0)
-    return [Sequence(draw.integers(5, vocabulary, n), draw.integers(0, 2, n), keep) for n in lengths]
+    return [Sequence(draw.integers(5, vocabulary, n), draw.integers(0, 2, n), positions_needed) for n in lengths]
 
 
 def states_of(output: torch.Tensor, tokens: PackedTokens, which: int) -> torch.Tensor:
@@ -62,13 +64,15 @@ def test_states_equal_transformers(both: tuple[Bert, BertModel], dtype: torch.dt
             assert worst < OUTPUT[dtype], f"sequence of length {len(sequence.ids)}"
 
 
-@pytest.mark.parametrize("keep", ["all", "first", "last"])
+@pytest.mark.parametrize("positions_needed", ["all", "first", "last"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gradients_equal_transformers(both: tuple[Bert, BertModel], dtype: torch.dtype, keep: Keep) -> None:
+def test_gradients_equal_transformers(
+    both: tuple[Bert, BertModel], dtype: torch.dtype, positions_needed: PositionsNeeded
+) -> None:
     ours, theirs = (model.to(dtype) for model in both)
     # 11 shares a block with the 9s and 3 with 1, padded; 40 and 17 stand alone
-    sequences = random_sequences(ours.config.vocab_size, (9, 1, 40, 9, 17, 11, 3), keep)
-    rows = {"all": slice(None), "first": slice(0, 1), "last": slice(-1, None)}[keep]
+    sequences = random_sequences(ours.config.vocab_size, (9, 1, 40, 9, 17, 11, 3), positions_needed)
+    rows = {"all": slice(None), "first": slice(0, 1), "last": slice(-1, None)}[positions_needed]
     tokens = pack(sequences)
     output = ours(tokens)
     probe = torch.randn(output.shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
@@ -101,16 +105,18 @@ def test_a_sequence_does_not_depend_on_its_batch(both: tuple[Bert, BertModel], d
 
 def test_kept_rows_equal_the_same_rows_of_all(both: tuple[Bert, BertModel]) -> None:
     ours = both[0].double()
-    keeps: tuple[Keep, ...] = ("first", "all", "last", "first", "all", "last", "first")
+    keeps: tuple[PositionsNeeded, ...] = ("first", "all", "last", "first", "all", "last", "first")
     whole = random_sequences(ours.config.vocab_size)
-    some = pack(Sequence(one.ids, one.segments, keep) for one, keep in zip(whole, keeps, strict=True))
+    some = pack(
+        Sequence(one.ids, one.segments, positions_needed) for one, positions_needed in zip(whole, keeps, strict=True)
+    )
     every = pack(whole)
     with torch.no_grad():
         few, full = ours(some), ours(every)
     assert len(few) < len(full)
-    for i, keep in enumerate(keeps):
+    for i, positions_needed in enumerate(keeps):
         expected = states_of(full, every, i)
-        expected = {"first": expected[:1], "last": expected[-1:], "all": expected}[keep]
+        expected = {"first": expected[:1], "last": expected[-1:], "all": expected}[positions_needed]
         assert torch.allclose(states_of(few, some, i), expected, atol=1e-10, rtol=0)
 
 
@@ -133,10 +139,12 @@ def test_saved_encoder_is_what_was_loaded(long_toy: Path, tmp_path: Path) -> Non
         assert torch.equal(tensor, again.encoder.state_dict()[name]), name
 
 
-@pytest.mark.parametrize("keep", ["all", "first"])
-def test_without_gradients_layers_work_in_place_and_say_the_same(both: tuple[Bert, BertModel], keep: Keep) -> None:
+@pytest.mark.parametrize("positions_needed", ["all", "first"])
+def test_without_gradients_layers_work_in_place_and_say_the_same(
+    both: tuple[Bert, BertModel], positions_needed: PositionsNeeded
+) -> None:
     ours = both[0].double()
-    tokens = pack(random_sequences(ours.config.vocab_size, LENGTHS * 4, keep))
+    tokens = pack(random_sequences(ours.config.vocab_size, LENGTHS * 4, positions_needed))
     assert len(tokens.ids) > 2 * PIECE
     plainly = ours(tokens)
     embedded = ours.embed(tokens).detach()

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from manyheads.encoder.dropout import FEW, LANES, Dropout, dropout
-from manyheads.seeding import draws
+from manyheads.seeding import seeded_rng
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
 def test_rate_in_every_lane(rate: float) -> None:
     count = 1_000_000
-    with draws(0, "test"):
+    with seeded_rng(0, "test"):
         kept = dropout(torch.ones(count), rate) != 0
     for lane in range(LANES):
         share = kept[lane::LANES].float().mean().item()
@@ -25,7 +25,7 @@ def test_rate_in_every_lane(rate: float) -> None:
 @pytest.mark.parametrize("count", [77, FEW + 1], ids=["drawn by torch", "not a whole number of words"])
 def test_kept_values_and_gradients_are_scaled(count: int) -> None:
     values = torch.full((count,), 3.0, requires_grad=True)
-    with draws(1, "test"):
+    with seeded_rng(1, "test"):
         result = dropout(values, 0.25)
     assert set(result.unique().tolist()) == {0.0, 4.0}
     result.sum().backward()
@@ -39,11 +39,11 @@ def test_same_words_same_mask_and_the_outer_generator_is_untouched(count: int) -
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    with draws(0, 7, "step"):
+    with seeded_rng(0, 7, "step"):
         first = dropout(values, 0.5)
-    with draws(0, 7, "step"):
+    with seeded_rng(0, 7, "step"):
         again = dropout(values, 0.5)
-    with draws(0, 8, "step"):
+    with seeded_rng(0, 8, "step"):
         other = dropout(values, 0.5)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -59,5 +59,5 @@ def test_module_is_off_in_evaluation_and_at_rate_zero() -> None:
 
 @pytest.mark.parametrize("rate", [0.999, 0.99999, 0.999999])
 def test_a_rate_near_one_drops_nearly_everything(rate: float) -> None:
-    with draws(0, "test"):
+    with seeded_rng(0, "test"):
         assert (dropout(torch.ones(10_000), rate) != 0).float().mean().item() < 0.01

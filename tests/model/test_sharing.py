@@ -15,7 +15,7 @@ import torch
 from building import NUMBERS, TWO, a_task, columns, labels_of, toy_inputs, toy_model
 from command import check_refused, manyheads
 from manyheads import Run, load_recipe
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 from manyheads.console import Reporter
 from manyheads.encoder.bert import Bert
 from manyheads.inference.predict import predict_tasks
@@ -46,18 +46,18 @@ class Tokens:
 
 
 def test_merging_keeps_what_either_wants() -> None:
-    def one(ids: list[int], keep: str = "first", origin: tuple[str, int, int] | None = None) -> Sequence:
-        return Sequence(np.array(ids), np.zeros(len(ids), dtype=np.int64), keep, origin)  # type: ignore[arg-type]
+    def one(ids: list[int], positions_needed: str = "first", origin: tuple[str, int, int] | None = None) -> Sequence:
+        return Sequence(np.array(ids), np.zeros(len(ids), dtype=np.int64), positions_needed, origin)  # type: ignore[arg-type]
 
     given = [one([1, 2]), one([3]), one([1, 2], "all"), one([1, 2], "first", ("rows", 0, 0))]
     distinct, places = merge_equal(given, everywhere=True)
-    assert (len(distinct), places, distinct[0].keep) == (2, [0, 1, 0, 0], "all")
+    assert (len(distinct), places, distinct[0].positions_needed) == (2, [0, 1, 0, 0], "all")
     distinct, places = merge_equal(given, everywhere=False)
     assert places == [0, 1, 2, 3], "with dropout equal sentences are drawn anew"
     row = ("rows", 0, 0)
     together = [one([1, 2], "first", row), one([1, 2], "last", row), one([1, 2], "first", ("rows", 0, 1))]
     distinct, places = merge_equal(together, everywhere=False)
-    assert (places, distinct[0].keep) == ([0, 0, 1], "all"), "one row's two sides stay two"
+    assert (places, distinct[0].positions_needed) == ([0, 0, 1], "all"), "one row's two sides stay two"
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "last", "head-pooler", "lstm"])
@@ -102,7 +102,7 @@ def test_a_chosen_layer_is_what_transformers_calls_it(toy_encoder: Path) -> None
 
     reference = AutoModel.from_pretrained(toy_encoder).eval()
     for layer in (0, 1, 2, -1, -2):
-        task = a_task(pooling=Choice(name="first", options={"layer": layer}))
+        task = a_task(pooling=PartConfig(name="first", options={"layer": layer}))
         model = toy_model(toy_encoder, [task]).eval()
         example = toy_inputs(model)[0]
         ids, segments = (torch.tensor(one[None].astype(np.int64)) for one in (example[0].ids, example[0].segments))
@@ -113,7 +113,7 @@ def test_a_chosen_layer_is_what_transformers_calls_it(toy_encoder: Path) -> None
 
 def test_tasks_may_read_different_layers_in_one_pass(toy_encoder: Path) -> None:
     tasks = [
-        a_task(name=f"at-{layer}", pooling=Choice(name=name, options={"layer": layer}))
+        a_task(name=f"at-{layer}", pooling=PartConfig(name=name, options={"layer": layer}))
         for layer, name in ((0, "mean"), (1, "first"), (2, "last"))
     ]
     model = toy_model(toy_encoder, tasks)
@@ -123,7 +123,7 @@ def test_tasks_may_read_different_layers_in_one_pass(toy_encoder: Path) -> None:
 
 
 def test_layers_that_no_task_reads_are_not_run(toy_encoder: Path) -> None:
-    model = toy_model(toy_encoder, [a_task(pooling=Choice(name="mean", options={"layer": 1}))])
+    model = toy_model(toy_encoder, [a_task(pooling=PartConfig(name="mean", options={"layer": 1}))])
     assert isinstance(model.encoder, Bert)
     model([("task", toy_inputs(model))])[0].sum().backward()
     ran = [any(one.grad is not None for one in layer.parameters()) for layer in model.encoder.layers]
@@ -133,7 +133,7 @@ def test_layers_that_no_task_reads_are_not_run(toy_encoder: Path) -> None:
 def test_any_transformers_encoder_gives_its_layers_too(toy_encoder: Path) -> None:
     outputs = []
     for implementation in ("default", "transformers"):
-        task = a_task(pooling=Choice(name="mean", options={"layer": 1}))
+        task = a_task(pooling=PartConfig(name="mean", options={"layer": 1}))
         model = toy_model(toy_encoder, [task], implementation=implementation).eval()
         outputs.append(model([("task", toy_inputs(model))])[0])
     assert torch.allclose(*outputs, atol=1e-5)
@@ -145,11 +145,11 @@ def test_any_transformers_encoder_gives_its_layers_too(toy_encoder: Path) -> Non
 def test_a_group_of_tasks_shares_one_layer(toy_encoder: Path, tmp_path: Path) -> None:
     from manyheads.training.checkpoint import load_model, save_model
 
-    shared = Choice(name="bi-shared", options={"units": 8})
+    shared = PartConfig(name="bi-shared", options={"units": 8})
     tasks = [
         a_task(name="sts", labels=NUMBERS, encoding=shared),
         a_task(name="qqp", labels=TWO, encoding=shared),
-        a_task(name="nli", encoding=Choice(name="bi-shared", options={"units": 8, "group": "other"})),
+        a_task(name="nli", encoding=PartConfig(name="bi-shared", options={"units": 8, "group": "other"})),
     ]
     model = toy_model(toy_encoder, tasks)
     layers = [model.head(name).encoding.layer for name in ("sts", "qqp", "nli")]
@@ -290,7 +290,7 @@ def test_rows_drawn_together_are_encoded_once(
     write_stars(toy_data)
     job = prepare(load_recipe(toy_recipe(tasks=star_tasks())), toy_data / "run", Reporter(quiet=True), overwrite=False)
     counted = Tokens(job.model, monkeypatch)
-    assert job.model.encoder.draws_dropout
+    assert job.model.encoder.uses_dropout
     rounds = job.rounds_of(0)
     Backward(job.model, job.train, 10**6, nullcontext).step(rounds, Combination(Sum(list(job.model.tasks))))
     rows = {row for batch in rounds[0] for row in batch.rows.tolist()}

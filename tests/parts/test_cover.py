@@ -14,7 +14,7 @@ import torch
 from building import KINDS, a_task, fitting_task, labels_of, toy_inputs, toy_model
 from command import check_refused, manyheads
 from manyheads.registry import parts
-from manyheads.tasks.task import Task, unfit_parts
+from manyheads.tasks.task import Task, incompatible_parts
 from manyheads.training.checkpoint import load_model, save_model
 
 FAMILIES = {"encoding": "encodings", "pooling": "pooling", "head": "heads", "loss": "losses"}
@@ -77,8 +77,8 @@ def test_parts_train_two_steps_and_survive_being_saved(names: Named, toy_encoder
     assert again.tasks["task"] == task
     model.eval()
     with torch.no_grad():
-        answers = [one.head("task").loss.predict(one([("task", inputs)])[0]) for one in (model, again)]
-    assert torch.equal(*answers)
+        predictions = [one.head("task").loss.predict(one([("task", inputs)])[0]) for one in (model, again)]
+    assert torch.equal(*predictions)
 
 
 def test_every_illegal_combination_has_a_reason() -> None:
@@ -86,7 +86,7 @@ def test_every_illegal_combination_has_a_reason() -> None:
     refused = 0
     for names in every_combination():
         for labels in KINDS:
-            faults = unfit_parts(a_task(labels=labels, **made(names)))
+            faults = incompatible_parts(a_task(labels=labels, **made(names)))
             refused += bool(faults)
             for key, reason in faults:
                 assert key in ("encoding", "pooling", "head", "output", "loss")
@@ -100,7 +100,7 @@ def test_what_is_called_legal_can_be_built(toy_encoder: Path) -> None:
     built = 0
     for names in every_combination()[::7]:
         for task in (a_task(labels=labels, **made(names)) for labels in KINDS):
-            if not unfit_parts(task):
+            if not incompatible_parts(task):
                 built += 1
                 model = toy_model(toy_encoder, [task])
                 outputs = model([("task", toy_inputs(model))])[0]

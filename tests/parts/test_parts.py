@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from building import KINDS, PAIR, SINGLE, a_task, fitting_task, labels_of, small_bert, toy_inputs, toy_model
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 from manyheads.parts.encodings import Encoding
 from manyheads.parts.losses import Loss
 from manyheads.parts.pooling import Pooling
@@ -29,7 +29,7 @@ def ids(part: Part) -> str:
 def a_task_with(part: Part) -> Task:
     """A task that has the part; without dropout, and with an encoding that gives what it needs."""
     options = {"dropout": 0.0} if "dropout" in part.options.model_fields else {}
-    given: dict[str, Any] = {KEYS[part.family]: Choice(name=part.name, options=options)}
+    given: dict[str, Any] = {KEYS[part.family]: PartConfig(name=part.name, options=options)}
     tries = [{**more, **given} for more in ({}, {"encoding": "bi-cosine"})]
     return next(task for task in (fitting_task(**one) for one in tries) if task is not None)
 
@@ -48,20 +48,20 @@ def test_every_family_has_parts() -> None:
 @pytest.mark.parametrize("part", parts("encodings"), ids=ids)
 def test_encodings_frame_truncate_and_refuse(part: Part, toy_encoder: Path) -> None:
     encoding: Encoding = part.factory(16)
-    frame = Tokenizer(toy_encoder).frame
+    special_tokens = Tokenizer(toy_encoder).special_tokens
     fitting = 0
     for texts_in in (PAIR, SINGLE):
         task = a_task(encoding=part.name, columns=texts_in)
-        refusal = encoding.unfit(task)
+        refusal = encoding.why_incompatible(task)
         if refusal:
             assert "use '" in refusal, "a refusal says what to use"
             continue
         fitting += 1
         texts = tuple(np.arange(10, 10 + n) for n in (9, 4)[: len(task.columns.text)])
         lengths = tuple(np.array([len(text)]) for text in texts)
-        whole = encoding.inputs(texts, frame, 64)
-        assert max(len(tokens) for tokens, _ in whole) == encoding.untruncated_length(lengths, frame)[0]
-        for tokens, segments in encoding.inputs(texts, frame, 8):
+        whole = encoding.inputs(texts, special_tokens, 64)
+        assert max(len(tokens) for tokens, _ in whole) == encoding.untruncated_length(lengths, special_tokens)[0]
+        for tokens, segments in encoding.inputs(texts, special_tokens, 8):
             assert len(tokens) == len(segments) <= 8
         pooled = torch.randn(len(whole) * 3, 16)
         found = encoding(pooled)
@@ -87,12 +87,12 @@ def test_losses_give_one_value_per_example_and_a_prediction(part: Part) -> None:
     values.sum().backward()
     assert outputs.grad is not None
     assert outputs.grad.abs().sum() > 0
-    answers = loss.predict(outputs.detach())
+    predictions = loss.predict(outputs.detach())
     classes = len(task.labels.names)
-    assert answers.shape == ((6, classes) if classes else (6,))
+    assert predictions.shape == ((6, classes) if classes else (6,))
     if classes and task.kind != "multi-label":
-        assert torch.allclose(answers.sum(dim=1), torch.ones(6))
-    refusals = [loss.unfit(a_task(labels=one, loss=part.name, encoding=task.encoding)) for one in KINDS]
+        assert torch.allclose(predictions.sum(dim=1), torch.ones(6))
+    refusals = [loss.why_incompatible(a_task(labels=one, loss=part.name, encoding=task.encoding)) for one in KINDS]
     assert all(f"'{part.name}' needs" in reason for reason in refusals if reason)
     assert any(refusals), "no loss serves every kind of task"
 
@@ -117,8 +117,8 @@ def test_pooling_gives_one_vector_per_input(part: Part) -> None:
     assert pooled.shape == (3, pooling.width)
     alone = pooling(states[5:7], torch.tensor([0]), lengths[1:2])
     assert torch.allclose(pooled[1:2], alone, atol=1e-6), "an input's vector does not depend on the others"
-    if pooling.keep != "all":
-        row = starts if pooling.keep == "first" else starts + lengths - 1
+    if pooling.positions_needed != "all":
+        row = starts if pooling.positions_needed == "first" else starts + lengths - 1
         kept = pooling(states[row], torch.arange(3), torch.ones(3, dtype=torch.long))
         assert torch.equal(kept, pooled), "it reads the row that it says it reads, whether others are kept or not"
     with pytest.raises(ValueError, match="this encoder has 1 layers: 'layer' is from 0 to 1, or negative, found 2"):
@@ -177,9 +177,9 @@ def test_lstm_pooling_is_the_lstm_of_each_input_alone() -> None:
 
 
 def test_head_lstm_is_pooling_lstm_with_a_linear_head(toy_encoder: Path) -> None:
-    one = a_task(head=Choice(name="lstm", options={"units": 7, "dropout": 0.0}))
-    assert one.pooling == Choice(name="lstm", options={"units": 7})
-    other = a_task(pooling=Choice(name="lstm", options={"units": 7}))
+    one = a_task(head=PartConfig(name="lstm", options={"units": 7, "dropout": 0.0}))
+    assert one.pooling == PartConfig(name="lstm", options={"units": 7})
+    other = a_task(pooling=PartConfig(name="lstm", options={"units": 7}))
     outputs = []
     for task in (one, other):
         model = toy_model(toy_encoder, [task])
@@ -228,7 +228,9 @@ def test_mlp_with_one_layer_is_hidden() -> None:
 
 def test_dropout_is_per_task(toy_encoder: Path) -> None:
     rates = {"never": 0.0, "often": 0.5}
-    tasks = [a_task(name=name, head=Choice(name="linear", options={"dropout": rate})) for name, rate in rates.items()]
+    tasks = [
+        a_task(name=name, head=PartConfig(name="linear", options={"dropout": rate})) for name, rate in rates.items()
+    ]
     model = toy_model(toy_encoder, tasks).train()
     inputs = toy_inputs(model, "never")
     first, second = (model([("never", inputs), ("often", inputs)]) for _ in range(2))

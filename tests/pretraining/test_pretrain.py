@@ -19,8 +19,8 @@ from command import check_refused, manyheads, start
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
 from manyheads.pretraining.head import load_head
-from manyheads.pretraining.masking import Vocabulary, hide
-from manyheads.pretraining.run import Guesser
+from manyheads.pretraining.masking import Vocabulary, mask_tokens
+from manyheads.pretraining.run import MaskedLanguageModel
 from manyheads.tokens.packing import Sequence
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -46,7 +46,7 @@ def test_a_share_is_hidden_in_berts_proportions(toy_encoder: Path, vocabulary: V
     kinds = {"mask": 0, "same": 0, "other": 0}
     hidden = np.zeros(len(text.ids))
     for _ in range(1500):
-        changed, where = hide(text, vocabulary, 0.15, False, draw)
+        changed, where = mask_tokens(text, vocabulary, 0.15, False, draw)
         assert len(where) == round(0.15 * 48)
         assert len(set(where.tolist())) == len(where)
         untouched = np.setdiff1d(np.arange(len(text.ids)), where)
@@ -67,9 +67,9 @@ def test_at_least_one_token_is_hidden_and_texts_of_none_are_left_alone(
     toy_encoder: Path, vocabulary: Vocabulary
 ) -> None:
     draw = np.random.default_rng(0)
-    assert len(hide(a_text(toy_encoder, "good"), vocabulary, 0.15, False, draw)[1]) == 1
-    assert len(hide(a_text(toy_encoder, "good"), vocabulary, 0.15, True, draw)[1]) == 1
-    empty, where = hide(a_text(toy_encoder, "日"), vocabulary, 0.15, False, draw)
+    assert len(mask_tokens(a_text(toy_encoder, "good"), vocabulary, 0.15, False, draw)[1]) == 1
+    assert len(mask_tokens(a_text(toy_encoder, "good"), vocabulary, 0.15, True, draw)[1]) == 1
+    empty, where = mask_tokens(a_text(toy_encoder, "日"), vocabulary, 0.15, False, draw)
     assert len(where) == 0
     assert len(empty.ids) == 3
 
@@ -79,16 +79,16 @@ def test_whole_words_are_hidden_with_all_their_pieces(toy_encoder: Path, vocabul
     text = a_text(toy_encoder, "one guitarist plays the warm guitarist song 17 times")
     pieces = [Tokenizer(toy_encoder).backend.id_to_token(int(one)) for one in text.ids]
     words: list[list[int]] = []
-    for place, piece in enumerate(pieces[1:-1], 1):
+    for location, piece in enumerate(pieces[1:-1], 1):
         if piece.startswith("##"):
-            words[-1].append(place)
+            words[-1].append(location)
         else:
-            words.append([place])
+            words.append([location])
     assert max(map(len, words)) >= 4
     draw = np.random.default_rng(0)
     sizes = []
     for _ in range(300):
-        _, where = hide(text, vocabulary, 0.3, True, draw)
+        _, where = mask_tokens(text, vocabulary, 0.3, True, draw)
         found = set(where.tolist())
         sizes.append(len(found))
         assert all(set(word) <= found or not set(word) & found for word in words)
@@ -121,10 +121,10 @@ def test_the_checkpoints_own_head_is_used_and_equals_transformers(
     encoder = load_encoder(EncoderSettings(name=str(folder))).encoder
     head, whose = load_head(encoder, folder)
     assert whose == "that of the encoder's own files"
-    ours = Guesser(encoder, head).eval()
+    ours = MaskedLanguageModel(encoder, head).eval()
     draw = np.random.default_rng(3)
     texts = [a_text(toy_encoder, one) for one in ("the film was very good .", "a dog runs", "two men play the guitar")]
-    hidden = [hide(one, vocabulary, 0.3, False, draw) for one in texts]
+    hidden = [mask_tokens(one, vocabulary, 0.3, False, draw) for one in texts]
     scores = ours([one for one, _ in hidden], [where for _, where in hidden])
     first = 0
     for (one, where), text in zip(hidden, texts, strict=True):

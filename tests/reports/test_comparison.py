@@ -13,13 +13,13 @@ from building import NUMBERS, TWO, a_task
 from command import check_refused, manyheads
 from manyheads import load_recipe, train
 from manyheads.reports.changes import changed_settings, comparable, example_changes, metric_changes
-from manyheads.reports.facts import RunFacts, TaskAnswers
+from manyheads.reports.facts import RunFacts, TaskPredictions
 from manyheads.reports.pages.comparison import compare_report
 
 
-def answered(labels: Any, answers: Any, right: Any) -> TaskAnswers:
+def answered(labels: Any, predictions: Any, right: Any) -> TaskPredictions:
     texts = [(f"example {i}",) for i in range(len(right))]
-    return TaskAnswers(a_task(labels=labels), np.array(answers, dtype=float), np.array(right), texts)
+    return TaskPredictions(a_task(labels=labels), np.array(predictions, dtype=float), np.array(right), texts)
 
 
 def test_classes_that_changed_in_each_direction() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import FOUND, Browser
 
+from browser import FOUND, Browser
 from hostile import HOSTILE
 from manyheads.reports.write import write_comparison, write_report, write_study_report
 from manyheads.studies.study import OpenStudy
@@ -148,8 +148,8 @@ def test_a_page_as_it_is_seen(kind: str, screen: str, dark: bool, browser: Brows
         for key in PROMISED[kind]
     }
     assert all(shown.values()), [key for key, seen in shown.items() if not seen]
-    wide = browser.evaluate("document.documentElement.scrollWidth")
-    assert wide <= size["width"], "the page does not scroll sideways"
+    to_float32 = browser.evaluate("document.documentElement.scrollWidth")
+    assert to_float32 <= size["width"], "the page does not scroll sideways"
     assert browser.evaluate(CUT) == []
     assert browser.evaluate(OVERLAPS) == []
     smallest = browser.evaluate(

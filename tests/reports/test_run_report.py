@@ -18,7 +18,7 @@ from command import check_refused, manyheads
 from hostile import HOSTILE
 from manyheads import load_recipe, train
 from manyheads.reports.errors import cut_words, slices, suspicious_labels, worst_errors
-from manyheads.reports.facts import RunFacts, TaskAnswers
+from manyheads.reports.facts import RunFacts, TaskPredictions
 from manyheads.reports.findings import findings, headlines, wilson
 from manyheads.reports.pages.run import run_report
 from manyheads.tokens.tokenizer import Tokenizer
@@ -136,8 +136,8 @@ def test_data_that_has_changed_is_not_shown(toy_recipe: Callable[..., dict[str, 
 # --- what is said ------------------------------------------------------------------------------------------------
 
 
-def answered(labels: Any, answers: Any, right: Any, texts: list[tuple[str, ...]]) -> TaskAnswers:
-    return TaskAnswers(a_task(labels=labels), np.array(answers, dtype=float), np.array(right), texts)
+def answered(labels: Any, predictions: Any, right: Any, texts: list[tuple[str, ...]]) -> TaskPredictions:
+    return TaskPredictions(a_task(labels=labels), np.array(predictions, dtype=float), np.array(right), texts)
 
 
 def test_worst_errors_by_kind() -> None:
@@ -290,7 +290,7 @@ def test_a_starved_task_and_constant_answers_are_said(smoke_run: Path, tmp_path:
     metrics["examples_seen"]["qqp"] = 9
     (folder / "metrics.json").write_text(json.dumps(metrics))
     facts = RunFacts(folder)
-    facts.answers["sst"].answers[:] = [0.0, 0.0, 1.0, 0.0, 0.0]
+    facts.predictions["sst"].predictions[:] = [0.0, 0.0, 1.0, 0.0, 0.0]
     told = [one.text for one in findings(facts)]
     assert any(text.startswith("qqp was starved: ") for text in told)
     assert any(text.startswith("sst always answers 2") for text in told)

@@ -23,8 +23,8 @@ def test_a_difference_by_hand() -> None:
     assert found.mean == pytest.approx(0.03)
     assert found.seed_variance == pytest.approx(0.0004)
     assert found.example_variance == pytest.approx(0.0001)
-    wide = math.sqrt(4.302653**2 * 0.0004 / 3 + 1.959964**2 * 0.0001)  # t of 2 degrees of freedom, and z, at .975
-    assert found.half_width == pytest.approx(wide, rel=1e-6)
+    to_float32 = math.sqrt(4.302653**2 * 0.0004 / 3 + 1.959964**2 * 0.0001)  # t of 2 degrees of freedom, and z, at .975
+    assert found.half_width == pytest.approx(to_float32, rel=1e-6)
     t, z = stats.t.ppf(1 - found.p / 2, 2), stats.norm.ppf(1 - found.p / 2)
     assert math.sqrt(t**2 * 0.0004 / 3 + z**2 * 0.0001) == pytest.approx(0.03), "at level p the interval ends at 0"
 
@@ -154,8 +154,8 @@ def test_drawn_metrics_are_the_metrics_of_what_was_drawn() -> None:
 
 def test_undefined_draws_are_left_out() -> None:
     task = a_task(labels=TWO)
-    answers = np.array([[0.4, 0.6], [0.7, 0.3], [0.2, 0.8]])
-    found = drawn_metric(task, "auc", answers, np.array([1, 0, 0]), "tiny")
+    predictions = np.array([[0.4, 0.6], [0.7, 0.3], [0.2, 0.8]])
+    found = drawn_metric(task, "auc", predictions, np.array([1, 0, 0]), "tiny")
     assert np.isnan(found).any(), "some draws hold one class alone"
     assert np.isfinite(found).any()
 

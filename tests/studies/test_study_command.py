@@ -88,7 +88,7 @@ def test_a_study_runs_once_and_its_table_says_what_is_real(study: Path, toy_data
 
 
 def test_a_failed_run_shows_its_reason_and_does_not_stop_the_others(study: Path, toy_data: Path) -> None:
-    broken = {"training.learning_rate": 1e9, "training.clip": None, "encoder.dropout": 0.0}
+    broken = {"training.learning_rate": 1e9, "training.max_grad_norm": None, "encoder.dropout": 0.0}
     content = {**STUDY, "variants": {"plain": {}, "broken": broken}, "seeds": 1}
     output = toy_data / "studies"
     result = run(write(toy_data, content), output)
@@ -185,7 +185,7 @@ def test_a_finished_run_is_not_started_whoever_finished_it(study: Path, toy_data
     assert run(study, toy_data / "studies", "--only", "plain").returncode == 0
     opened = open_study(str(study), None, toy_data / "studies", {})
     identity, planned = opened.runs[0]
-    assert _start(opened.place, identity, planned, 1) is None
+    assert _start(opened.location, identity, planned, 1) is None
 
 
 def test_rows_that_are_the_same_runs_are_not_compared(study: Path, toy_data: Path) -> None:
@@ -275,7 +275,7 @@ def test_at_equal_examples_a_task_gets_the_very_batches_that_it_gets_in_company(
         assert more == {} or {b.task for b in drawn} == {"near"}
         return [b.rows.tolist() for b in drawn if b.task == "near"]
 
-    assert batches() == batches(**{"training.only": ["near"]})
+    assert batches() == batches(**{"training.active_tasks": ["near"]})
 
 
 def test_a_confusion_matrix_counts_every_dev_example(study: Path, toy_data: Path) -> None:
@@ -310,7 +310,7 @@ def test_faults_are_said(study: Path, toy_data: Path) -> None:
     wrong = {"layout": "confusion", "metrics": ["mood"], "published": counts, "seeds": 1}
     check_refused(run(write(toy_data, {**STUDY, **wrong}), toy_data / "no"), "published.plain: expected 4 rows of 4")
     assert not (toy_data / "no" / "runs").exists(), "nothing was trained for tables that cannot be made"
-    broken = {"training.learning_rate": 1e9, "training.clip": None, "encoder.dropout": 0.0}
+    broken = {"training.learning_rate": 1e9, "training.max_grad_norm": None, "encoder.dropout": 0.0}
     failing = write(toy_data, {**STUDY, "variants": {"broken": broken}, "seeds": 1})
     check_refused(run(failing, toy_data / "no"), "no run could be finished; `manyheads study status` says why")
     write(toy_data, STUDY)

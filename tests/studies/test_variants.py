@@ -49,7 +49,7 @@ def test_a_row_for_every_layer_and_a_run_for_every_task(tmp_path: Path) -> None:
     study = opened(
         tmp_path,
         variants={
-            "Layer {layer}": {"each": ["layer", "task"], "training.train": ["{layer}"], "tasks": ["{task}"]},
+            "Layer {layer}": {"each": ["layer", "task"], "training.trainable": ["{layer}"], "tasks": ["{task}"]},
             "smart": {"each": "task", "sampler": {"name": "epoch-round-robin", "order": "{last}"}},
         },
         seeds=1,
@@ -57,7 +57,7 @@ def test_a_row_for_every_layer_and_a_run_for_every_task(tmp_path: Path) -> None:
     assert [row.name for row in study.rows] == ["Layer 1", "Layer 2", "smart"], "the toy has two layers"
     runs = {(one.row, one.member): one.recipe for _, one in study.runs}
     assert len(runs) == 9
-    assert runs["Layer 2", "qqp"].training.train == [2]
+    assert runs["Layer 2", "qqp"].training.trainable == [2]
     assert list(runs["Layer 2", "qqp"].tasks) == ["qqp"]
     assert runs["smart", "qqp"].sampler.options["order"] == ["sst", "sts", "qqp"]
     assert runs["smart", "qqp"].evaluate.weights == {"sst": 0.0, "qqp": 1.0, "sts": 0.0}, "its best model is qqp's"
@@ -212,10 +212,10 @@ def test_faults_are_said(content: dict[str, Any], message: str, tmp_path: Path) 
     ],
 )
 def test_a_fault_is_found_where_it_was_written(
-    content: dict[str, Any], more: dict[str, Any], place: str, tmp_path: Path
+    content: dict[str, Any], more: dict[str, Any], location: str, tmp_path: Path
 ) -> None:
     (tmp_path / "base.yaml").write_text("tasks: {sst: {train: a.csv}}\ntraining: {epocs: 3}\n")
-    with pytest.raises(UserError, match=place):
+    with pytest.raises(UserError, match=location):
         opened(tmp_path, "s" if "scales" in content else None, more, **{"variants": {"a": {}}, **content}).check()
 
 

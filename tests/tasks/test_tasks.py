@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from manyheads.config.load import load_recipe
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Predictions, Source
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
@@ -228,10 +228,10 @@ def test_a_task_survives_json(labels: LabelReader) -> None:
         name="t",
         columns=Columns(("a", "b"), "label", None),
         labels=labels,
-        encoding=Choice(name="cross", options={"segments": False}),
-        pooling=Choice(name="head-pooler"),
-        head=Choice(name="linear", options={"dropout": 0.3}),
-        loss=Choice(name="mse"),
+        encoding=PartConfig(name="cross", options={"segments": False}),
+        pooling=PartConfig(name="head-pooler"),
+        head=PartConfig(name="linear", options={"dropout": 0.3}),
+        loss=PartConfig(name="mse"),
         offset=2.5,
         unit=1.4,
         predictions=Predictions(file="{split}.csv", column="P", format="course"),

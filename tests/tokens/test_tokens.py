@@ -19,7 +19,7 @@ from manyheads.parts.encodings import Cross, Single
 from manyheads.storage.strings import Strings
 from manyheads.tokens import column as module
 from manyheads.tokens.column import tokenise, tokenise_once
-from manyheads.tokens.packing import Keep, Sequence, pack, truncate_pair
+from manyheads.tokens.packing import PositionsNeeded, Sequence, pack, truncate_pair
 from manyheads.tokens.tokenizer import Tokenizer
 
 SENTENCES = ["a good film", "the", "how do i learn to swim, cook and eat?", "2 old men play guitar. a dog sleeps"]
@@ -59,29 +59,37 @@ def test_framed_pairs_are_the_tokenizers_own(tokenizer: Tokenizer) -> None:
     for first, second in product(SENTENCES, repeat=2):
         expected = tokenizer.backend.encode(first, second)
         one, two = (np.array(ids) for ids in tokenizer.encode([first, second]))
-        ((ids, segments),) = Cross(16).inputs((one, two), tokenizer.frame, 512)
+        ((ids, segments),) = Cross(16).inputs((one, two), tokenizer.special_tokens, 512)
         assert ids.tolist() == expected.ids
         assert segments.tolist() == expected.type_ids
-        assert len(ids) == len(one) + len(two) + tokenizer.frame.around_two
+        assert len(ids) == len(one) + len(two) + tokenizer.special_tokens.around_pair
 
 
 def test_framed_sentences_are_the_tokenizers_own(tokenizer: Tokenizer) -> None:
     for text in SENTENCES:
         expected = tokenizer.backend.encode(text)
         (bare,) = tokenizer.encode([text])
-        ((ids, segments),) = Single(16).inputs((np.array(bare),), tokenizer.frame, 512)
+        ((ids, segments),) = Single(16).inputs((np.array(bare),), tokenizer.special_tokens, 512)
         assert ids.tolist() == expected.ids
         assert segments.tolist() == expected.type_ids
-        assert len(ids) == len(bare) + tokenizer.frame.around_one
+        assert len(ids) == len(bare) + tokenizer.special_tokens.around_single
 
 
 def test_frames_by_hand(toy: Tokenizer, tmp_path: Path) -> None:
-    frame = toy.frame  # [CLS] is 2, [SEP] is 3
-    assert [part.tolist() for part in (frame.start, frame.middle, frame.end)] == [[2], [3], [3]]
-    assert (frame.segment_b, frame.around_one, frame.around_two) == (1, 2, 3)
-    frame = Tokenizer(roberta_like(tmp_path / "roberta")).frame
-    assert [part.tolist() for part in (frame.start, frame.middle, frame.end)] == [[0], [1, 1], [1]]
-    assert (frame.segment_b, frame.around_one, frame.around_two) == (0, 2, 4)
+    special_tokens = toy.special_tokens  # [CLS] is 2, [SEP] is 3
+    assert [part.tolist() for part in (special_tokens.start, special_tokens.middle, special_tokens.end)] == [
+        [2],
+        [3],
+        [3],
+    ]
+    assert (special_tokens.segment_b, special_tokens.around_single, special_tokens.around_pair) == (1, 2, 3)
+    special_tokens = Tokenizer(roberta_like(tmp_path / "roberta")).special_tokens
+    assert [part.tolist() for part in (special_tokens.start, special_tokens.middle, special_tokens.end)] == [
+        [0],
+        [1, 1],
+        [1],
+    ]
+    assert (special_tokens.segment_b, special_tokens.around_single, special_tokens.around_pair) == (0, 2, 4)
 
 
 def test_the_default_tokenizer_does_not_cut_at_128_though_its_file_says_so() -> None:
@@ -100,7 +108,7 @@ def test_a_tokenizer_is_built_from_a_vocabulary_where_there_is_no_tokenizer_json
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     built = Tokenizer(tmp_path)
     assert built.encode(SENTENCES) == toy.encode(SENTENCES)
-    assert built.frame.middle.tolist() == [3]
+    assert built.special_tokens.middle.tolist() == [3]
 
 
 def test_a_folder_without_tokenizer_is_refused(tmp_path: Path) -> None:
@@ -145,11 +153,11 @@ def test_truncation_takes_from_the_longer_first(first: int, second: int, room: i
 @pytest.mark.parametrize("max_length", [8, 9, 15])
 def test_truncated_inputs_keep_their_frame(toy: Tokenizer, max_length: int) -> None:
     one, two = np.arange(100, 120), np.arange(200, 206)
-    ((ids, segments),) = Cross(16).inputs((one, two), toy.frame, max_length)
+    ((ids, segments),) = Cross(16).inputs((one, two), toy.special_tokens, max_length)
     first, second = {8: (3, 2), 9: (3, 3), 15: (6, 6)}[max_length]
     assert ids.tolist() == [2, *one[:first], 3, *two[:second], 3]
     assert segments.tolist() == [0] * (first + 2) + [1] * (second + 1)
-    ((ids, _),) = Single(16).inputs((one,), toy.frame, max_length)
+    ((ids, _),) = Single(16).inputs((one,), toy.special_tokens, max_length)
     assert ids.tolist() == [2, *one[: max_length - 2], 3]
 
 
@@ -271,9 +279,9 @@ def test_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytes
 # --- packing ---------------------------------------------------------------------------------------------------
 
 
-def sequence(length: int, keep: Keep, mark: int) -> Sequence:
+def sequence(length: int, positions_needed: PositionsNeeded, mark: int) -> Sequence:
     """Ids that tell which sequence and which place they are from."""
-    return Sequence(np.arange(length) + 1000 * mark, np.arange(length) % 2 + mark, keep)
+    return Sequence(np.arange(length) + 1000 * mark, np.arange(length) % 2 + mark, positions_needed)
 
 
 def test_packing_by_hand() -> None:
@@ -291,17 +299,17 @@ def test_packing_by_hand() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["first", "last", "all"])), min_size=1, max_size=12))
-def test_packing_agrees_with_a_naive_layout(shapes: list[tuple[int, Keep]]) -> None:
-    given_ = [sequence(length, keep, mark) for mark, (length, keep) in enumerate(shapes)]
+def test_packing_agrees_with_a_naive_layout(shapes: list[tuple[int, PositionsNeeded]]) -> None:
+    given_ = [sequence(length, positions_needed, mark) for mark, (length, positions_needed) in enumerate(shapes)]
     packed = pack(given_)
-    kept_lengths = [length if keep == "all" else 1 for length, keep in shapes]
+    kept_lengths = [length if positions_needed == "all" else 1 for length, positions_needed in shapes]
     order = sorted(range(len(shapes)), key=lambda i: (shapes[i][0], kept_lengths[i]))  # ties as they were given
     ids, positions, segments, kept = [], [], [], []
     starts, kept_starts = [0] * len(shapes), [0] * len(shapes)
     for i in order:
-        length, keep = shapes[i]
+        length, positions_needed = shapes[i]
         starts[i], kept_starts[i] = len(ids), len(kept)
-        kept += [len(ids) + at for at in {"first": [0], "last": [length - 1], "all": range(length)}[keep]]
+        kept += [len(ids) + at for at in {"first": [0], "last": [length - 1], "all": range(length)}[positions_needed]]
         ids += given_[i].ids.tolist()
         positions += range(length)
         segments += given_[i].segments.tolist()

@@ -24,7 +24,7 @@ RecipeFile = Callable[..., Path]
 
 
 def test_weights_are_learnt_logged_and_kept(toy_recipe: ToyRecipe) -> None:
-    combine = {"losses": {"name": "uncertainty", "rate": 0.05}, "gradients": "pcgrad"}
+    combine = {"losses": {"name": "uncertainty", "learning_rate": 0.05}, "gradients": "pcgrad"}
     run = train(load_recipe(toy_recipe(combine=combine)), quiet=True)
     steps = log_of(run.folder)
     curves = {task: [record["weights"][task] for record in steps if "weights" in record] for task in ("mood", "near")}
@@ -40,7 +40,7 @@ def test_weights_are_learnt_logged_and_kept(toy_recipe: ToyRecipe) -> None:
 def test_own_rate_of_the_weights_warms_up_and_falls_with_the_schedule(toy_recipe: ToyRecipe) -> None:
     """AdamW's first step moves w by its rate: 0.5 times the warm-up's factor."""
     training = {"epochs": 1, "max_steps": 1, "batch_size": 8, "learning_rate": 1e-9, "warmup": 0.0}
-    combine = {"name": "uncertainty", "rate": 0.5}
+    combine = {"name": "uncertainty", "learning_rate": 0.5}
     run = train(load_recipe(toy_recipe(combine=combine, training=training)), quiet=True)
     kept = last_checkpoint(run.folder, "memory.safetensors")
     losses = log_of(run.folder)[0]["loss"]
@@ -56,7 +56,7 @@ def test_a_combination_goes_on_through_phases_and_a_phase_may_have_its_own(toy_r
         {"epochs": 1, "combine": {"losses": "liebel-korner", "gradients": "mgda"}},
         {"epochs": 1},
     ]
-    combine = {"name": "uncertainty", "rate": 0.05}
+    combine = {"name": "uncertainty", "learning_rate": 0.05}
     run = train(load_recipe(toy_recipe(combine=combine, phases=phases)), quiet=True)
     kept = last_checkpoint(run.folder, "memory.safetensors")
     assert {key.split(".")[0] for key in kept} == {"combine-1", "combine-2"}, (
@@ -177,8 +177,11 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
         {"combine": {"name": "fixed", "weights": {"moood": 2}}},
         ["combine: losses: 'fixed': 'weights': no task 'moood'. Did you mean 'mood'? Known: mood, near."],
     ),
-    ({"combine": {"name": "liebel-korner", "only": ["sst"]}}, ["'liebel-korner': 'only': no task 'sst'"]),
-    ({"combine": {"name": "uncertainty", "rate": 0}}, ["combine.losses: option 'rate' of 'uncertainty'"]),
+    (
+        {"combine": {"name": "liebel-korner", "weighted_tasks": ["sst"]}},
+        ["'liebel-korner': 'weighted_tasks': no task 'sst'"],
+    ),
+    ({"combine": {"name": "uncertainty", "learning_rate": 0}}, ["combine.losses: option 'rate' of 'uncertainty'"]),
     ({"combine": {"name": "pcgrad", "reduction": "max"}}, ["combine.gradients: option 'reduction' of 'pcgrad'"]),
     ({"combine": {"layers": [1]}}, ["combine: 'layers' is about changed gradients; name in 'gradients' what"]),
     ({"combine": {"copies": "bf16"}}, ["combine: 'copies' is about changed gradients; name in 'gradients' what"]),

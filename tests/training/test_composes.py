@@ -35,8 +35,8 @@ FACTORS: dict[str, list[Any]] = {
     "regularise": [NONE, *(part.name for part in parts("regularisers")), "ball"],
     "train": ["all", "heads", "top-1", "layers", "layer 1"],
     "frozen_dropout": [False, True],
-    "head_rate": [NONE, 2e-3],
-    "layer_rates": [NONE, "chosen layers"],
+    "head_learning_rate": [NONE, 2e-3],
+    "layer_learning_rates": [NONE, "chosen layers"],
     "accumulate": [1, 2],
     "tokens_per_pass": [8192, 30],
     "schedule": ["linear", "cosine", "constant"],
@@ -94,7 +94,15 @@ COVER = cover()
 
 
 def recipe_of(row: dict[str, Any], toy_recipe: Callable[..., dict[str, Any]], name: str) -> dict[str, Any]:
-    keys = ("train", "frozen_dropout", "head_rate", "layer_rates", "accumulate", "tokens_per_pass", "schedule")
+    keys = (
+        "train",
+        "frozen_dropout",
+        "head_learning_rate",
+        "layer_learning_rates",
+        "accumulate",
+        "tokens_per_pass",
+        "schedule",
+    )
     row = {key: SPELT.get(value, value) for key, value in row.items()}
     return toy_recipe(
         name=name,
@@ -127,8 +135,8 @@ def test_every_two_settings_train_together(
     number: int, toy_recipe: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frozen, "WORTH", 0.0)  # so that states of frozen layers are kept in runs as short as these
-    for place, row in enumerate(COVER[number : number + 10]):
-        run = train(load_recipe(recipe_of(row, toy_recipe, f"row-{number + place}")), quiet=True)
+    for location, row in enumerate(COVER[number : number + 10]):
+        run = train(load_recipe(recipe_of(row, toy_recipe, f"row-{number + location}")), quiet=True)
         check_run(run.folder)
 
 

@@ -17,7 +17,7 @@ from manyheads.config.load import load_recipe
 from manyheads.console import Reporter
 from manyheads.encoder.toy import write_toy_encoder
 from manyheads.storage.files import cache_folder
-from manyheads.training.frozen_cache import keep_frozen
+from manyheads.training.frozen_cache import open_frozen_cache
 from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import assemble
 
@@ -31,7 +31,7 @@ def kept(toy_recipe: ToyRecipe, **changes: Any) -> dict[str, Any]:
     job = assemble(load_recipe(toy_recipe(**changes)), Path("unused"), Reporter(quiet=True))
     phase = job.schedule.phases[0]
     set_trainable(job.model, phase, job.recipe.training.frozen_dropout)
-    keep_frozen(job, phase)
+    open_frozen_cache(job, phase)
     return {name: (data.frozen.layer, data.frozen.whole) for name, data in job.train.items() if data.frozen is not None}
 
 
@@ -64,7 +64,7 @@ def test_kept_states_train_the_same(train_what: Any, near: dict[str, Any], combi
 
 def test_single_layer_training_leaves_every_other_tensor_as_it_was(toy_recipe: ToyRecipe, toy_encoder: Path) -> None:
     """Paper A, table 5."""
-    run = train(load_recipe(toy_recipe(training={**TRAINING, "train": [1]})), quiet=True)
+    run = train(load_recipe(toy_recipe(training={**TRAINING, "trainable": [1]})), quiet=True)
     before, after = (load_file(one / "model.safetensors") for one in (toy_encoder, run.folder / "best"))
     for name, tensor in after.items():
         assert torch.equal(tensor, before[name]) == (".layer.0." not in name), name
@@ -72,26 +72,28 @@ def test_single_layer_training_leaves_every_other_tensor_as_it_was(toy_recipe: T
 
 def test_what_is_kept(toy_recipe: ToyRecipe) -> None:
     both = {"mood": (2, False), "near": (2, False)}
-    assert kept(toy_recipe, training={**TRAINING, "train": "heads"}) == both
-    assert kept(toy_recipe, training={**TRAINING, "train": "top-1"}) == {"mood": (1, True), "near": (1, True)}
-    assert kept(toy_recipe, training={**TRAINING, "train": [1]}) == {}, "below layer 1 are only embeddings"
-    assert kept(toy_recipe, training={**TRAINING, "train": [0]}) == {}
+    assert kept(toy_recipe, training={**TRAINING, "trainable": "heads"}) == both
+    assert kept(toy_recipe, training={**TRAINING, "trainable": "top-1"}) == {"mood": (1, True), "near": (1, True)}
+    assert kept(toy_recipe, training={**TRAINING, "trainable": [1]}) == {}, "below layer 1 are only embeddings"
+    assert kept(toy_recipe, training={**TRAINING, "trainable": [0]}) == {}
     assert kept(toy_recipe, training=TRAINING) == {}
-    assert kept(toy_recipe, training={**TRAINING, "train": "heads", "frozen_dropout": True}) == {}
-    assert kept(toy_recipe, training={**TRAINING, "train": "heads", "frozen_gigabytes": 1e-9}) == {}
-    assert kept(toy_recipe, training={**TRAINING, "train": "heads", "epochs": 1}) == {}, "seen once: it would not pay"
-    assert kept(toy_recipe, training={**TRAINING, "train": "heads"}, regularise="smart") == {}
-    assert kept(toy_recipe, training={**TRAINING, "train": "heads"}, regularise="l2") == both
+    assert kept(toy_recipe, training={**TRAINING, "trainable": "heads", "frozen_dropout": True}) == {}
+    assert kept(toy_recipe, training={**TRAINING, "trainable": "heads", "frozen_gigabytes": 1e-9}) == {}
+    assert kept(toy_recipe, training={**TRAINING, "trainable": "heads", "epochs": 1}) == {}, (
+        "seen once: it would not pay"
+    )
+    assert kept(toy_recipe, training={**TRAINING, "trainable": "heads"}, regularise="smart") == {}
+    assert kept(toy_recipe, training={**TRAINING, "trainable": "heads"}, regularise="l2") == both
     low = {"mood": {"train": "mood.csv", "pooling": {"name": "mean", "layer": 1}}}
-    assert kept(toy_recipe, tasks=low, training={**TRAINING, "train": "heads"}) == {"mood": (1, False)}
+    assert kept(toy_recipe, tasks=low, training={**TRAINING, "trainable": "heads"}) == {"mood": (1, False)}
     mixed = {**low, "near": {"train": "near.tsv", "range": [0, 5]}}
-    assert kept(toy_recipe, tasks=mixed, training={**TRAINING, "train": "heads"}) == {
+    assert kept(toy_recipe, tasks=mixed, training={**TRAINING, "trainable": "heads"}) == {
         "mood": (1, True), "near": (1, True)
     }  # fmt: skip
 
 
 def test_a_regulariser_that_reads_examples_concerns_its_tasks_alone(toy_recipe: ToyRecipe) -> None:
-    heads = {**TRAINING, "train": "heads"}
+    heads = {**TRAINING, "trainable": "heads"}
     assert kept(toy_recipe, training=heads, regularise={"name": "smart", "tasks": ["near"]}) == {"mood": (2, False)}
 
 
@@ -99,8 +101,8 @@ def test_dev_is_kept_where_it_is_read_often_enough(toy_recipe: ToyRecipe) -> Non
     """And evaluated to the same figures; the last evaluation is of the best model, whatever its encoder was."""
     runs = {}
     for gigabytes in (0.0, 4.0):
-        training = {**TRAINING, "train": "heads", "frozen_gigabytes": gigabytes}
-        phases = [{"train": "all", "epochs": 1}, {"train": "heads", "epochs": 3}]
+        training = {**TRAINING, "trainable": "heads", "frozen_gigabytes": gigabytes}
+        phases = [{"trainable": "all", "epochs": 1}, {"trainable": "heads", "epochs": 3}]
         run = train(load_recipe(toy_recipe(name=f"dev-{gigabytes:g}", training=training, phases=phases)), quiet=True)
         runs[gigabytes] = (
             [json.loads(line) for line in (run.folder / "log.jsonl").read_text().splitlines() if '"evaluate"' in line],
@@ -111,13 +113,13 @@ def test_dev_is_kept_where_it_is_read_often_enough(toy_recipe: ToyRecipe) -> Non
             assert found == pytest.approx(other["metrics"][task], abs=1e-4), task
     assert runs[0.0][1]["overall"] == pytest.approx(runs[4.0][1]["overall"], abs=1e-4)
     job = assemble(
-        load_recipe(toy_recipe(training={**TRAINING, "train": "heads"})), Path("unused"), Reporter(quiet=True)
+        load_recipe(toy_recipe(training={**TRAINING, "trainable": "heads"})), Path("unused"), Reporter(quiet=True)
     )
-    keep_frozen(job, job.schedule.phases[0])
+    open_frozen_cache(job, job.schedule.phases[0])
     assert all(data.frozen is not None for data in job.watched.values())
-    small = toy_recipe(training={**TRAINING, "train": "heads"}, evaluate={"max_examples": 1})
+    small = toy_recipe(training={**TRAINING, "trainable": "heads"}, evaluate={"max_examples": 1})
     job = assemble(load_recipe(small), Path("unused"), Reporter(quiet=True))
-    keep_frozen(job, job.schedule.phases[0])
+    open_frozen_cache(job, job.schedule.phases[0])
     assert all(data.frozen is None for data in job.watched.values()), "three times one of four rows does not pay"
 
 
@@ -125,7 +127,7 @@ def test_a_damaged_file_is_written_again_and_a_race_is_no_fault(
     toy_recipe: ToyRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "own"))
-    heads = {**TRAINING, "train": "heads"}
+    heads = {**TRAINING, "trainable": "heads"}
     both = {"mood": (2, False), "near": (2, False)}
     assert kept(toy_recipe, training=heads) == both
     files = list((cache_folder() / "frozen").rglob("states.bin"))
@@ -160,26 +162,26 @@ def test_what_was_used_longest_ago_makes_room(
     from manyheads.training import frozen_cache as frozen
 
     monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "own"))
-    heads = {**TRAINING, "train": "heads"}
+    heads = {**TRAINING, "trainable": "heads"}
     kept(toy_recipe, training=heads)
     folders = [one for one in (cache_folder() / "frozen").iterdir() if one.is_dir()]
     for one in folders:
         os.utime(one, (1, 1))
     monkeypatch.setattr(frozen, "ROOM", 0)
-    kept(toy_recipe, training={**heads, "train": "top-1"})
+    kept(toy_recipe, training={**heads, "trainable": "top-1"})
     assert not any(one.is_dir() for one in folders)
 
 
 def test_transformers_encoders_keep_states_where_nothing_above_runs(toy_recipe: ToyRecipe, toy_encoder: Path) -> None:
     encoder = {"name": str(toy_encoder), "implementation": "transformers"}
-    assert kept(toy_recipe, encoder=encoder, training={**TRAINING, "train": "heads"}) == {
+    assert kept(toy_recipe, encoder=encoder, training={**TRAINING, "trainable": "heads"}) == {
         "mood": (2, False), "near": (2, False)
     }  # fmt: skip
-    assert kept(toy_recipe, encoder=encoder, training={**TRAINING, "train": "top-1"}) == {}
+    assert kept(toy_recipe, encoder=encoder, training={**TRAINING, "trainable": "top-1"}) == {}
 
 
 def test_the_run_says_so_and_the_next_one_reads_the_same_file(recipe_file: Callable[..., Path], toy_data: Path) -> None:
-    file = recipe_file(training={**TRAINING, "train": "heads"})
+    file = recipe_file(training={**TRAINING, "trainable": "heads"})
     first = manyheads("train", file)
     assert "frozen layers: the encoder is computed once for mood, near" in first.stderr
     folder = cache_folder() / "frozen"
@@ -187,7 +189,7 @@ def test_the_run_says_so_and_the_next_one_reads_the_same_file(recipe_file: Calla
     second = manyheads("train", file, "name=second", "seed=3")
     assert "frozen layers" in second.stderr
     assert all(one.stat().st_mtime_ns == before for one, before in files.items())
-    half = manyheads("train", file, "name=half", "training.train=top-1")
+    half = manyheads("train", file, "name=half", "training.trainable=top-1")
     assert "frozen layers: layers 1–1 are computed once" in half.stderr
 
 
@@ -195,7 +197,7 @@ def test_other_texts_weights_or_encodings_are_other_states(toy_recipe: ToyRecipe
     def files() -> set[str]:
         return {one.parent.name for one in (cache_folder() / "frozen").rglob("states.bin")}
 
-    heads = {**TRAINING, "train": "heads"}
+    heads = {**TRAINING, "trainable": "heads"}
     kept(toy_recipe, training=heads)
     seen = files()
     other = {"mood": {"train": "mood.csv"}, "near": {**PAIRS, "pooling": "first"}}
@@ -226,7 +228,7 @@ def test_of_two_tasks_on_the_same_texts_one_may_be_kept(toy_recipe: ToyRecipe) -
         recipe = toy_recipe(
             name=f"one-{gigabytes:g}",
             tasks={"one": {"train": "mood.csv"}, "other": {"train": "mood.csv"}},
-            training={**TRAINING, "train": "heads", "frozen_gigabytes": gigabytes},
+            training={**TRAINING, "trainable": "heads", "frozen_gigabytes": gigabytes},
             regularise={"name": "smart", "tasks": ["other"]},
         )
         run = train(load_recipe(recipe), quiet=True)

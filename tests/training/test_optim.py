@@ -16,7 +16,7 @@ from command import manyheads
 from manyheads import train
 from manyheads.config.load import load_recipe
 from manyheads.config.recipe import EncoderSettings, Training
-from manyheads.config.training import trained_layers
+from manyheads.config.training import trainable_layers
 from manyheads.encoder import load_encoder
 from manyheads.model.multitask import ManyHeads
 from manyheads.registry import find
@@ -40,7 +40,7 @@ def test_biases_and_norms_do_not_decay_and_frozen_tensors_are_left_out() -> None
 
 
 def test_task_weights_have_their_own_rate_and_no_decay() -> None:
-    learnt = find("scalarizers", "uncertainty").factory(["a", "b"], rate=0.03)
+    learnt = find("scalarizers", "uncertainty").factory(["a", "b"], learning_rate=0.03)
     *_, group = parameter_groups(nn.Linear(2, 2), Training(weight_decay=0.5), [learnt])
     assert (group["name"], group["weight_decay"], group["lr"], len(group["params"])) == ("task weights", 0.0, 0.03, 2)
     optimizer = build_optimizer(nn.Linear(2, 2), Training(), [learnt])
@@ -103,10 +103,10 @@ def rates(model: ManyHeads, training: Training) -> dict[str, float]:
     found: dict[str, set[float]] = {}
     for name, one in model.named_parameters():
         if one.requires_grad:
-            place = f"layer {model.encoder.layer_of(name[8:])}" if name.startswith("encoder.") else "head"
-            found.setdefault(place, set()).add(of[id(one)])
+            location = f"layer {model.encoder.layer_of(name[8:])}" if name.startswith("encoder.") else "head"
+            found.setdefault(location, set()).add(of[id(one)])
     assert all(len(some) == 1 for some in found.values())
-    return {place: some.pop() for place, some in found.items()}
+    return {location: some.pop() for location, some in found.items()}
 
 
 @pytest.fixture
@@ -136,14 +136,14 @@ def test_the_pooler_goes_with_the_last_layer(model: ManyHeads) -> None:
 def test_selected_layers_and_a_rate_for_heads(model: ManyHeads) -> None:
     """Paper A: lr·β for the chosen layers, lr·α for the others."""
     chosen = {"layers": [1], "chosen": 3.0, "others": 0.5}
-    found = rates(model, Training(learning_rate=1e-3, layer_rates=chosen, head_rate=0.02))  # type: ignore[arg-type]
+    found = rates(model, Training(learning_rate=1e-3, layer_learning_rates=chosen, head_learning_rate=0.02))  # type: ignore[arg-type]
     assert found == pytest.approx({"layer 0": 1e-3, "layer 1": 3e-3, "layer 2": 5e-4, "head": 0.02})
-    both = Training(learning_rate=1e-3, layer_rates=chosen, layer_decay=0.5)  # type: ignore[arg-type]
+    both = Training(learning_rate=1e-3, layer_learning_rates=chosen, layer_decay=0.5)  # type: ignore[arg-type]
     assert rates(model, both) == pytest.approx({"layer 0": 2.5e-4, "layer 1": 1.5e-3, "layer 2": 5e-4, "head": 1e-3})
 
 
 def test_the_real_rate_is_stored_in_each_group(model: ManyHeads) -> None:
-    optimizer = build_optimizer(model, Training(layer_decay=0.5, head_rate=0.02))
+    optimizer = build_optimizer(model, Training(layer_decay=0.5, head_learning_rate=0.02))
     set_rates(optimizer, peak=1e-2, factor=0.1)
     found = {group["name"]: group["lr"] for group in optimizer.param_groups}
     assert found == pytest.approx({"embeddings": 2.5e-4, "layer 1": 5e-4, "layer 2": 1e-3, "heads": 2e-3})
@@ -168,13 +168,13 @@ def test_schedules_by_hand() -> None:
     ],
 )
 def test_what_learns(named: str | list[int], layers: list[int]) -> None:
-    assert trained_layers(named, 3) == layers
+    assert trainable_layers(named, 3) == layers
 
 
 def test_a_rate_of_0_leaves_layers_as_they_were(toy_recipe: Callable[..., dict[str, Any]], toy_encoder: Path) -> None:
     """Paper A's (α, β) = (0, 1)."""
     chosen = {"layers": [2], "chosen": 1.0, "others": 0.0}
-    training = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "layer_rates": chosen}
+    training = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "layer_learning_rates": chosen}
     run = train(load_recipe(toy_recipe(training=training)), quiet=True)
     before, after = (load_file(one / "model.safetensors") for one in (toy_encoder, run.folder / "best"))
     for name, tensor in after.items():
@@ -185,7 +185,7 @@ def test_a_rate_of_0_leaves_layers_as_they_were(toy_recipe: Callable[..., dict[s
 
 
 def test_plan_prints_the_groups(recipe_file: Callable[..., Path]) -> None:
-    training = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "layer_decay": 0.5, "head_rate": 0.02}
+    training = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "layer_decay": 0.5, "head_learning_rate": 0.02}
     result = manyheads("plan", recipe_file(training=training), "--no-time")
     for line in (
         "parameters: layer 1: 8,192 at rate 0.0005, decay 0.01",
@@ -197,7 +197,7 @@ def test_plan_prints_the_groups(recipe_file: Callable[..., Path]) -> None:
 
 
 def test_plan_prints_what_learns_in_each_phase_and_what_does_not(recipe_file: Callable[..., Path]) -> None:
-    phases = [{"train": "heads", "learning_rate": 1e-2, "epochs": 4}, {"schedule": "cosine", "warmup": 0}]
+    phases = [{"trainable": "heads", "learning_rate": 1e-2, "epochs": 4}, {"schedule": "cosine", "warmup": 0}]
     result = manyheads("plan", recipe_file(phases=phases), "--no-time")
     for line in (
         "rate 0.01 (linear after a warm-up of 10%)",

@@ -50,7 +50,7 @@ def test_advice_where_something_looks_wrong(toy_recipe: ToyRecipe) -> None:
 
 
 def test_the_command_tells_and_writes_nothing(recipe_file: Callable[..., Path], toy_data: Path) -> None:
-    file = recipe_file(phases=[{"name": "first", "train": "heads", "epochs": 1}, {"sampler": "annealed"}])
+    file = recipe_file(phases=[{"name": "first", "trainable": "heads", "epochs": 1}, {"sampler": "annealed"}])
     before = sorted(path.name for path in toy_data.iterdir())
     result = manyheads("plan", file)
     assert result.returncode == 0, result.stderr

@@ -184,7 +184,7 @@ def test_resuming_a_finished_run_changes_nothing(folder: Path, undisturbed: str)
     assert without_name(fingerprint(left)) == undisturbed
 
 
-PHASES = "[{train: heads, epochs: 1}, {sampler: annealed, epochs: 2}]"
+PHASES = "[{trainable: heads, epochs: 1}, {sampler: annealed, epochs: 2}]"
 SAMPLERS = ("blocks", "round robin", "weighted", "sized", "capped", "staggered", "phases")
 ORDERS = {
     "blocks": "sampler=epoch-round-robin",
@@ -194,15 +194,16 @@ ORDERS = {
     "capped": "sampler={name: capped, repeats: 2}",
     "staggered": "sampler=staggered",
     "phases": f"phases={PHASES}",
-    "learnt weights and surgery": "combine={name: pcgrad, losses: {name: uncertainty, rate: 0.05}}",
+    "learnt weights and surgery": "combine={name: pcgrad, losses: {name: uncertainty, learning_rate: 0.05}}",
     "weights and surgery with a memory": "combine={name: gradvac, losses: {name: dynamic-weights, every: 3}}",
     "random weights, in phases": (
-        "phases=[{combine: {name: random-weights}, epochs: 2}, {combine: {name: liebel-korner, rate: 0.1}, epochs: 2}]"
+        "phases=[{combine: {name: random-weights}, epochs: 2}, "
+        "{combine: {name: liebel-korner, learning_rate: 0.1}, epochs: 2}]"
     ),
     "weights that depend on losses": "combine=geometric-mean",
     "weights by epochs": "combine=dynamic-weights",
     "a second model and noise": "regularise=[{name: bregman, momentum: 0.9}, {name: smart, sigma: 0.1}, l2]",
-    "frozen layers that are kept": "phases=[{train: heads, epochs: 2}, {train: top-1, epochs: 2}]",
+    "frozen layers that are kept": "phases=[{trainable: heads, epochs: 2}, {trainable: top-1, epochs: 2}]",
 }
 
 

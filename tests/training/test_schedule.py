@@ -14,7 +14,7 @@ from command import check_refused, manyheads
 from manyheads import load_recipe, train
 from manyheads.console import Reporter
 from manyheads.encoder.bert import Bert
-from manyheads.parts.samplers import Supply
+from manyheads.parts.samplers import SamplerInput
 from manyheads.registry import parts
 from manyheads.training.checkpoint import load_model
 from manyheads.training.schedule import plan_schedule, set_trainable
@@ -22,7 +22,7 @@ from manyheads.training.setup import prepare
 
 ToyRecipe = Callable[..., dict[str, Any]]
 TWO_PHASES = [
-    {"name": "heads first", "epochs": 1, "train": "heads", "learning_rate": 2e-3, "warmup": 0},
+    {"name": "heads first", "epochs": 1, "trainable": "heads", "learning_rate": 2e-3, "warmup": 0},
     {"name": "all", "epochs": 2, "sampler": "proportional", "warmup": 0.5},
 ]
 
@@ -53,9 +53,9 @@ def test_phases_follow_each_other_with_their_own_lengths_and_rates() -> None:
     flat = recipe.model_copy(
         update={"phases": [one.model_copy(update={"schedule": "constant"}) for one in recipe.phases or []]}
     )
-    supply = Supply({"a": 12, "b": 20}, {"a": 4, "b": 4}, 0)
-    assert [plan_schedule(flat, supply).phases[0].rate_factor(step) for step in (0, 4)] == [1, 1]
-    schedule = plan_schedule(recipe, supply)
+    sampler_input = SamplerInput({"a": 12, "b": 20}, {"a": 4, "b": 4}, 0)
+    assert [plan_schedule(flat, sampler_input).phases[0].rate_factor(step) for step in (0, 4)] == [1, 1]
+    schedule = plan_schedule(recipe, sampler_input)
     assert [(phase.first, phase.epoch_ends) for phase in schedule.phases] == [(0, (5,)), (5, (8, 11, 12))]
     assert schedule.steps == 12, "seven steps: as many epochs of three rounds as it takes"
     assert {batch.task for batch in schedule.rounds(4)[0]} == {"b"}
@@ -77,28 +77,28 @@ def test_steps_cut_a_phase_within_an_epoch_and_accumulation_rounds_up() -> None:
             "phases": [{"epochs": 2, "steps": 5}, {"epochs": 1}],
         }
     )
-    schedule = plan_schedule(recipe, Supply({"a": 14}, {"a": 2}, 0))  # 7 rounds an epoch
+    schedule = plan_schedule(recipe, SamplerInput({"a": 14}, {"a": 2}, 0))  # 7 rounds an epoch
     assert [phase.epoch_ends for phase in schedule.phases] == [(4, 5), (5 + 4,)]
     assert [len(schedule.rounds(step)) for step in (0, 4, 5, 8)] == [2, 2, 2, 1]
 
 
 def test_a_recipe_without_phases_is_one() -> None:
     recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "training": {"epochs": 3, "max_steps": 4}})
-    schedule = plan_schedule(recipe, Supply({"a": 8}, {"a": 4}, 0))
+    schedule = plan_schedule(recipe, SamplerInput({"a": 8}, {"a": 4}, 0))
     assert (len(schedule.phases), schedule.epoch_ends, schedule.steps, schedule.whole) == (1, [2, 4], 4, 6)
     two = load_recipe(
         {"tasks": {"a": {"train": "a.csv"}}, "training": {"max_steps": 2}, "phases": [{"epochs": 1}, {"epochs": 2}]}
     )
-    cut = plan_schedule(two, Supply({"a": 8}, {"a": 4}, 0))
+    cut = plan_schedule(two, SamplerInput({"a": 8}, {"a": 4}, 0))
     assert (len(cut.phases), cut.steps, cut.whole) == (1, 2, 6), "the second phase is left out, and it is known"
     long = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "phases": [{"steps": 1001}]})
-    assert plan_schedule(long, Supply({"a": 8}, {"a": 4}, 0)).steps == 1001
+    assert plan_schedule(long, SamplerInput({"a": 8}, {"a": 4}, 0)).steps == 1001
     assert schedule.phases[0].rate_factor(3) == pytest.approx(1 / 4), "the rate falls to its end by the last step"
 
 
 def test_phases_do_not_repeat_each_others_order() -> None:
     recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "phases": [{"epochs": 1}, {"epochs": 1}]})
-    schedule = plan_schedule(recipe, Supply({"a": 40}, {"a": 40}, 0))
+    schedule = plan_schedule(recipe, SamplerInput({"a": 40}, {"a": 40}, 0))
     assert schedule.rounds(0)[0][0].rows.tolist() != schedule.rounds(1)[0][0].rows.tolist()
 
 
@@ -131,7 +131,7 @@ def test_only_what_a_phase_trains_changes(
 
 
 def test_frozen_layers_draw_no_dropout(toy_recipe: ToyRecipe, toy_data: Path) -> None:
-    job = make_job(toy_recipe(phases=[{"train": "heads"}, {"train": [2]}, {}]), toy_data / "run")
+    job = make_job(toy_recipe(phases=[{"trainable": "heads"}, {"trainable": [2]}, {}]), toy_data / "run")
     encoder = job.model.encoder
     assert isinstance(encoder, Bert)
     states = []
@@ -229,7 +229,7 @@ def test_phases_are_said_logged_and_evaluated(recipe_file: Callable[..., Path], 
     ("phases", "message"),
     [
         ([{"tasks": ["nera"]}], "phases.1.tasks: no task 'nera'. Did you mean 'near'?"),
-        ([{"train": [7]}], "phases.1.train: layers are 1 to 2 here, 0 is the embeddings; found [7]."),
+        ([{"trainable": [7]}], "phases.1.trainable: layers are 1 to 2 here, 0 is the embeddings; found [7]."),
         (
             [{}, {"train": "head"}],
             "phases.2.train: expected 'all', 'heads', 'layers', 'top-N' or a list of layers such as",
@@ -250,25 +250,25 @@ def test_a_task_that_stops_improving_rests_and_comes_back_when_it_gets_worse(
     toy_recipe: ToyRecipe, toy_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from manyheads.inference.evaluate import Evaluation
-    from manyheads.training.pausing import rest_or_return
+    from manyheads.training.pausing import pause_or_resume
 
     tasks = toy_recipe()["tasks"]
-    tasks["mood"] |= {"patience": 2, "comes_back": 0.05}
+    tasks["mood"] |= {"patience": 2, "resume_margin": 0.05}
     job = make_job(toy_recipe(tasks=tasks), toy_data / "run")
-    resting = []
+    paused = []
     for step, accuracy in enumerate([0.5, 0.6, 0.6, 0.6, 0.58, 0.5, 0.7, None]):
         job.progress.step = step
         job.progress.examples = {"mood": step + 1}
         metrics = {"mood": {"accuracy": accuracy}, "near": {"pearson": 0.0}}
-        rest_or_return(job, Evaluation(metrics, 0.5, {}))
-        resting.append(list(job.progress.resting))
-    assert resting == [[], [], [], ["mood"], ["mood"], [], [], []]
+        pause_or_resume(job, Evaluation(metrics, 0.5, {}))
+        paused.append(list(job.progress.paused))
+    assert paused == [[], [], [], ["mood"], ["mood"], [], [], []]
     assert not job.progress.seen_at.keys() - {"mood"}
-    job.progress.resting = ["mood"]
+    job.progress.paused = ["mood"]
     assert {batch.task for one in job.rounds_of(0) for batch in one} == {"near"}
-    job.progress.resting = ["mood", "near"]
+    job.progress.paused = ["mood", "near"]
     assert job.progress.out_of_patience(job.recipe), "nobody is left to train"
-    assert [(one["step"], one["resting"]) for one in job.progress.rests] == [(3, ["mood"]), (5, [])]
+    assert [(one["step"], one["paused"]) for one in job.progress.pauses] == [(3, ["mood"]), (5, [])]
     assert [one["task"] for one in log_of(job.folder, "rotation")] == ["mood", "mood"]
 
 
@@ -280,8 +280,8 @@ def test_a_run_with_resting_tasks_reports_them_and_resumes_exactly(
     tasks["mood"]["patience"] = 1
     changes = {"tasks": tasks, "training": {"epochs": 4, "batch_size": 8, "learning_rate": 1e-9}}
     run = train(load_recipe(toy_recipe(name="calm", **changes)), quiet=True)
-    (rest,) = run.metrics["rests"]
-    assert (rest["step"], rest["task"], rest["resting"]) == (10, "mood", ["mood"])
+    (rest,) = run.metrics["pauses"]
+    assert (rest["step"], rest["task"], rest["paused"]) == (10, "mood", ["mood"])
     assert rest["share_of_examples"] == pytest.approx(72 / (72 + 2 * 27 + 2 * 8), abs=1e-4)
     assert run.metrics["examples_seen"]["mood"] == 72, "two epochs of four"
     assert set(log_of(run.folder)[-1]["loss"]) == {"near"}
@@ -297,12 +297,12 @@ def test_a_task_whose_turn_has_not_come_does_not_rest(toy_recipe: ToyRecipe) -> 
     settings = toy_recipe(tasks=tasks, sampler="sequential", training={"epochs": 2, "learning_rate": 1e-9})
     run = train(load_recipe(settings), quiet=True)
     assert run.metrics["examples_seen"]["near"] == 54, "both of its epochs: the second evaluation ends the run"
-    assert [one["step"] for one in run.metrics["rests"]] == [run.metrics["steps"]]
+    assert [one["step"] for one in run.metrics["pauses"]] == [run.metrics["steps"]]
 
 
 def test_patience_ends_a_phase_not_the_run(toy_recipe: ToyRecipe, capsys: pytest.CaptureFixture[str]) -> None:
     training = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-9, "patience": 1}
-    run = train(load_recipe(toy_recipe(phases=[{"train": "heads"}, {"epochs": 1}], training=training)))
+    run = train(load_recipe(toy_recipe(phases=[{"trainable": "heads"}, {"epochs": 1}], training=training)))
     said = capsys.readouterr().err
     assert "phase 1 ends after step 10: the overall score has not improved" in said
     assert [one["phase"] for one in log_of(run.folder) if "phase" in one] == ["1", "1", "2"]

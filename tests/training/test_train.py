@@ -102,10 +102,10 @@ def test_predictions_do_not_depend_on_what_else_is_asked(toy_recipe: ToyRecipe) 
     run = run_recipe(toy_recipe())
     texts = ["the film was dull", "a very good meal in an old hotel", "great"]
     together = run.predict("mood", texts)
-    for text, answer in zip(texts, together, strict=True):
+    for text, prediction in zip(texts, together, strict=True):
         alone = run.predict("mood", [text])[0]
-        assert alone["prediction"] == answer["prediction"]
-        assert alone["probability"] == pytest.approx(answer["probability"], abs=1e-6)
+        assert alone["prediction"] == prediction["prediction"]
+        assert alone["probability"] == pytest.approx(prediction["probability"], abs=1e-6)
     assert run.predict("mood", []) == []
     with pytest.raises(UserError, match="takes two texts"):
         run.predict("near", ["only one"])

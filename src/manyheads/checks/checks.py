@@ -13,7 +13,7 @@ import numpy as np
 
 from manyheads.checks.findings import SEVERITIES, Finding, Severity, Split, Texts, shown_texts
 from manyheads.checks.repeated import common_sentences, conflicts, duplicates, overlap
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 from manyheads.config.recipe import EncoderSettings, Recipe, Source
 from manyheads.console import Reporter
 from manyheads.data.dataset import read_rows
@@ -85,14 +85,14 @@ def _check_task(recipe: Recipe, name: str, splits: dict[str, Split], lengths: Le
     notes: list[str] = []
     sources = {split: present_sources(recipe, name, split, notes) for split in ("train", "dev", "test")}
     if not sources["train"]:
-        raise UserError(f"{recipe.place('tasks', name, 'train')}: none of its optional files is there.")
+        raise UserError(f"{recipe.location('tasks', name, 'train')}: none of its optional files is there.")
     reader: LabelReader | None = None
     columns: Columns | None = None
     for split in (one for one in sources if sources[one]):
         try:
             columns = columns or choose_columns(settings, sources[split][0], root)
             wanted = Columns(columns.text, None if split == "test" else columns.label, columns.id)
-            raw = read_rows(sources[split], root, split, wanted, recipe.place("tasks", name, split))
+            raw = read_rows(sources[split], root, split, wanted, recipe.location("tasks", name, split))
         except UserError as fault:  # a column that is not there, or a file that is not what it claims to be
             yield Finding(name, split, "unreadable", "error", 1, 1, str(fault))
             if columns is None:
@@ -175,7 +175,7 @@ def _files(rows: Split, sources: list[Source], root: Path, columns: Columns) -> 
                 if any(isinstance(cell, str) and cell != cell.strip() for cell in cells):
                     padded.append((f"{name}:{line}", tuple(map(str, cells))))
     what = f"rows of {rows.name} {{have}} spaces around a text; they are stripped when read"
-    examples = (f"{place}: {shown_texts(texts)}" for place, texts in padded)
+    examples = (f"{location}: {shown_texts(texts)}" for location, texts in padded)
     yield from rows.found("note", "surrounding-spaces", what, len(padded), rows.total, examples)
 
 
@@ -199,7 +199,7 @@ def _odd_texts(rows: Split) -> Iterator[Finding]:
     )
     for kind, what, test in tests:
         found = [row for row, texts in enumerate(rows.texts) if any(map(test, texts))]
-        examples = (f"{rows.place(row)}: {shown_texts(rows.texts[row])}" for row in found)
+        examples = (f"{rows.location(row)}: {shown_texts(rows.texts[row])}" for row in found)
         yield from rows.found("warning", kind, f"rows of {rows.name} {what}", len(found), len(rows.texts), examples)
 
 
@@ -276,13 +276,13 @@ def _prepare_lengths(settings: EncoderSettings) -> Lengths | str:
         return str(fault).split("\n")[0].rstrip(":")
 
 
-def _too_long(rows: Split, choice: Choice | None, lengths: Lengths | str) -> Iterator[Finding]:
+def _too_long(rows: Split, choice: PartConfig | None, lengths: Lengths | str) -> Iterator[Finding]:
     if isinstance(lengths, str):
         if rows.name == "train":
             yield Finding(rows.task, rows.name, "truncation", "note", 0, 0, f"Truncation was not checked: {lengths}.")
         return
     texts = [*zip(*(rows.texts[row] for row in rows.usable), strict=True)]
-    choice = choice or Choice(name="cross" if len(texts) == 2 else "single")
+    choice = choice or PartConfig(name="cross" if len(texts) == 2 else "single")
     try:
         encoding: Encoding = choice.build("encodings", lengths.width)
     except ValueError:
@@ -290,8 +290,8 @@ def _too_long(rows: Split, choice: Choice | None, lengths: Lengths | str) -> Ite
     if encoding.texts != len(texts):
         return
     tokens = tuple(tokenise(Strings.of(column), lengths.tokenizer).lengths for column in texts)
-    whole = encoding.untruncated_length(tokens, lengths.tokenizer.frame)
+    whole = encoding.untruncated_length(tokens, lengths.tokenizer.special_tokens)
     long = [rows.usable[at] for at in np.flatnonzero(whole > lengths.longest)]
     what = f"inputs of {rows.name} {{are}} longer than {lengths.longest} tokens and will be cut"
-    examples = (f"{rows.place(row)}: {shown_texts(rows.texts[row])}" for row in long)
+    examples = (f"{rows.location(row)}: {shown_texts(rows.texts[row])}" for row in long)
     yield from rows.found("warning", "truncation", what, len(long), len(rows.usable), examples)

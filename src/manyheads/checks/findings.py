@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Literal
 
 from manyheads.data.labels import BETWEEN
-from manyheads.data.table import RawRows
+from manyheads.data.table import Table
 
 Severity = Literal["error", "warning", "note"]  # error: training would stop
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -40,7 +40,7 @@ class Split:
 
     task: str
     name: str
-    raw: RawRows
+    raw: Table
     texts: list[Texts]
     usable: list[int] = field(default_factory=list)  # rows that training would take
 
@@ -54,9 +54,9 @@ class Split:
         """All rows of the files, also those whose texts are not there."""
         return len(self.raw) + len(self.raw.bad)
 
-    def place(self, row: int, label: bool = False) -> str:
+    def location(self, row: int, label: bool = False) -> str:
         shown = f" ({self.labels[row].replace(BETWEEN, ', ')})" if label else ""
-        return f"{self.raw.place(row)}{shown}"
+        return f"{self.raw.location(row)}{shown}"
 
     def sentences(self) -> dict[str, int]:
         """Every single sentence, and the first row that has it."""

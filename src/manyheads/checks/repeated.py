@@ -20,7 +20,9 @@ def _twice(
 
 
 def _both(left: Split, right: Split, rows: Places, labels: bool) -> Iterator[str]:
-    return (f"{left.place(a, labels)} and {right.place(b, labels)}: {shown_texts(left.texts[a])}" for a, b in rows)
+    return (
+        f"{left.location(a, labels)} and {right.location(b, labels)}: {shown_texts(left.texts[a])}" for a, b in rows
+    )
 
 
 def duplicates(rows: Split) -> Iterator[Finding]:
@@ -88,7 +90,9 @@ def common_sentences(dev: Split, train: Split) -> Iterator[Finding]:
     """Single sentences of dev that this task, or another one, trains on."""
     sentences, known = dev.sentences(), train.sentences()
     both = [text for text in reversed(sentences) if text in known]  # in the order of the file
-    examples = (f"{dev.place(sentences[one])} and {train.place(known[one])}: {shown_texts((one,))}" for one in both)
+    examples = (
+        f"{dev.location(sentences[one])} and {train.location(known[one])}: {shown_texts((one,))}" for one in both
+    )
     own = train.task == dev.task
     kind, where = ("shared-sentences", "some pair of train") if own else ("other-task", f"train of task '{train.task}'")
     what = f"different sentences of dev {{are}} in {where}"

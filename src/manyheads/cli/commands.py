@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from manyheads.cli.study import app as study_app
-from manyheads.console import print_json, print_metrics, print_table, shown_answer
+from manyheads.console import format_prediction, print_json, print_metrics, print_table
 from manyheads.errors import Interrupted, UserError, nearest
 
 app = typer.Typer(
@@ -131,16 +131,16 @@ def predict(
         _print_every_task(opened, file, text, as_json)
         return
     if file is not None:
-        ids, answers = opened.predict_file(task, file)
+        ids, predictions = opened.predict_file(task, file)
     else:
         pair = opened.task(task).pair
-        answers = opened.predict(task, _pairs(text, pair) if text else _stdin_lines(pair))
-        ids = [str(number) for number in range(len(answers))]
+        predictions = opened.predict(task, _pairs(text, pair) if text else _stdin_lines(pair))
+        ids = [str(number) for number in range(len(predictions))]
     if as_json:
-        print_json([{"id": i, **answer} for i, answer in zip(ids, answers, strict=True)])
+        print_json([{"id": i, **prediction} for i, prediction in zip(ids, predictions, strict=True)])
         return
-    for i, answer in zip(ids, answers, strict=True):
-        shown = shown_answer(answer)
+    for i, prediction in zip(ids, predictions, strict=True):
+        shown = format_prediction(prediction)
         print(f"{i}\t{shown}" if file is not None else shown)
 
 
@@ -338,19 +338,19 @@ def _opened(run: Any) -> Any:
 def _print_every_task(run: Any, file: Path | None, text: list[str] | None, as_json: bool) -> None:
     """A column, or a key, per task. Texts without a file are single ones; pairs are lines with a tab."""
     if file is not None:
-        ids, answers = run.predict_file_all(file)
+        ids, predictions = run.predict_file_all(file)
     else:
         lines = text or [line.rstrip("\r\n") for line in sys.stdin]
         pairs = any("\t" in line for line in lines)
-        answers = run.predict_all([tuple(line.split("\t")) for line in lines] if pairs else lines)
+        predictions = run.predict_all([tuple(line.split("\t")) for line in lines] if pairs else lines)
         ids = [str(number) for number in range(len(lines))]
-    rows = [{"id": i, **{task: found[at] for task, found in answers.items()}} for at, i in enumerate(ids)]
+    rows = [{"id": i, **{task: found[at] for task, found in predictions.items()}} for at, i in enumerate(ids)]
     if as_json:
         print_json(rows)
         return
-    print("\t".join(["id", *answers]))
+    print("\t".join(["id", *predictions]))
     for row in rows:
-        print("\t".join([row["id"], *(shown_answer(row[task]).replace("\t", " ") for task in answers)]))
+        print("\t".join([row["id"], *(format_prediction(row[task]).replace("\t", " ") for task in predictions)]))
 
 
 def _pairs(texts: list[str], pair: bool) -> list[Any]:

@@ -26,9 +26,9 @@ def run_demo(overrides: dict[str, Any], output: str) -> dict[str, Any]:
     """Train the demo recipe and answer a few sentences with what came out."""
     recipe = load_recipe("demo", {"output": output, **overrides})
     run = train(recipe, overwrite=True)
-    answers = []
+    predictions = []
     for task, texts in (("sentiment", SENTENCES), ("paraphrase", QUESTIONS), ("similarity", STATEMENTS)):
-        for text, answer in zip(texts, run.predict(task, texts), strict=True):
+        for text, prediction in zip(texts, run.predict(task, texts), strict=True):
             shown = text if isinstance(text, str) else " / ".join(text)
-            answers.append({"task": task, "text": shown, "answer": answer["prediction"]})
-    return {"metrics": run.metrics, "answers": answers}
+            predictions.append({"task": task, "text": shown, "answer": prediction["prediction"]})
+    return {"metrics": run.metrics, "answers": predictions}

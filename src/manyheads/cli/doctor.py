@@ -31,9 +31,9 @@ def examine() -> dict[str, str]:
     found["cache"] = str(cache_folder())
     for name, known in KNOWN.items():
         try:
-            place = locate(name)
-            verify(place.folder / "model.safetensors", known.sha256)
-            found[f"encoder {name}"] = f"{place.where}, checksum right: {place.folder}"
+            location = locate(name)
+            verify(location.folder / "model.safetensors", known.sha256)
+            found[f"encoder {name}"] = f"{location.where}, checksum right: {location.folder}"
         except UserError as fault:
             found[f"encoder {name}"] = str(fault).replace("\n", " ")
     return found

@@ -55,7 +55,7 @@ def run(
     at_once = jobs or _default_jobs(cores)
     chosen = opened.chosen(only or [])
     opened.check_metrics()
-    ended = run_study(opened.place, chosen, reporter, at_once, threads or max(1, cores // at_once), keep_models)
+    ended = run_study(opened.location, chosen, reporter, at_once, threads or max(1, cores // at_once), keep_models)
     if all(one.state != "finished" for one in ended) and not opened.found():
         raise UserError(f"{opened.study.name}: no run could be finished; `manyheads study status` says why.")
     _print_tables(opened, "terminal")
@@ -154,11 +154,11 @@ def export(
 ) -> None:
     """Put the finished runs of a study into one small file: metrics, ids and numbers, no texts."""
     opened = open_from_words(study, scale, output, overrides)
-    done = list(dict.fromkeys(one for one, _ in opened.runs if opened.place.results.have(one)))
+    done = list(dict.fromkeys(one for one, _ in opened.runs if opened.location.results.have(one)))
     if not done:
         raise UserError(f"{opened.study.name}: no run is finished yet.")
     try:
-        opened.place.results.export(done, file)
+        opened.location.results.export(done, file)
     except OSError as error:
         raise UserError(f"{file}: cannot be written: {error.strerror}.") from None
     print(f"{len(done)} runs → {file} ({file.stat().st_size / 1e3:.0f} kB)")
@@ -172,9 +172,9 @@ def take_in(
     """Take in results of another machine: they count as finished runs."""
     from manyheads.studies.runner import check_folder
 
-    place = check_folder(output)
+    location = check_folder(output)
     for file in files:
-        print(f"{file}: {place.results.take_in(file)} new runs")
+        print(f"{file}: {location.results.take_in(file)} new runs")
 
 
 # --- shared -----------------------------------------------------------------------------------------------------

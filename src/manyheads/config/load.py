@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from manyheads.config.location import KeyPath, Origin
+from manyheads.config.location import KeyPath, SourceLocations
 from manyheads.config.plugins import import_parts
 from manyheads.config.recipe import Recipe, source_mapping
+from manyheads.config.renamed import find_old_keys, with_new_keys
 from manyheads.errors import UserError, nearest
 
 EXAMPLE = "tasks:\n    reviews:\n      train: reviews.csv"
@@ -43,10 +44,10 @@ def shipped_recipes() -> dict[str, Path]:
 def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] | None = None) -> Recipe:
     """A recipe from a YAML file, the name of a shipped recipe, or a dict; `overrides` are {dotted.key: value}."""
     if isinstance(source, dict):
-        origin, content, base = Origin(), _copy(source), Path.cwd()
+        locations, content, base = SourceLocations(), _copy(source), Path.cwd()
     else:
         path = _find_file(Path(source))
-        origin, content = parse_file(path)
+        locations, content = parse_file(path)
         content.setdefault("name", path.stem)
         base = Path.cwd() if path in shipped_recipes().values() else path.parent
     if isinstance(content.get("tasks"), dict):
@@ -54,45 +55,66 @@ def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
     overrides = _copy(overrides or {})
     dropped: set[str] = set()
     if isinstance(overrides.get("tasks"), list):
-        dropped = _keep_tasks(content, overrides.pop("tasks"), origin.file)
+        dropped = _keep_tasks(content, overrides.pop("tasks"), locations.file)
     _check_tasks(overrides, content, dropped)
     for key, value in _for_every_task(overrides, content).items():
         if not (key.startswith("tasks.") and key.split(".")[1] in dropped):
-            _override(content, origin, key, value)
+            _override(content, locations, key, value)
     if dropped:
         content = _without_mentions(content, dropped)
-    imports = _import_files(content, origin, base)
+    _refuse_old_keys(content, locations)
+    return _validate(content, locations, base)
+
+
+def load_run_recipe(file: Path) -> Recipe:
+    """The recipe of a run folder, which version 0.1 may have written with its own keys."""
+    locations, content = parse_file(file)
+    with_new_keys(content)
+    content.setdefault("name", file.stem)
+    return _validate(content, locations, file.parent.resolve())
+
+
+def _validate(content: dict[str, Any], locations: SourceLocations, base: Path) -> Recipe:
+    imports = _import_files(content, locations, base)
     try:
         recipe = Recipe.model_validate(content)
     except ValidationError as error:
-        raise explain_faults(error, origin, Recipe) from None
-    recipe._origin = origin
+        raise explain_faults(error, locations, Recipe) from None
+    recipe._origin = locations
     recipe.imports = imports
-    recipe.data.root = str(_folder(base, origin, ("data", "root"), recipe.data.root or "."))
-    written = ("encoder",) if ("encoder",) in origin.overridden else ("encoder", "name")  # short or long form
-    encoder = _folder(base, origin, written, recipe.encoder.name)
+    recipe.data.root = str(_folder(base, locations, ("data", "root"), recipe.data.root or "."))
+    written = ("encoder",) if ("encoder",) in locations.overridden else ("encoder", "name")  # short or long form
+    encoder = _folder(base, locations, written, recipe.encoder.name)
     if encoder.is_dir():  # else it is the name of one
         recipe.encoder.name = str(encoder)
     if recipe.init is not None:
-        recipe.init = str(_folder(base, origin, ("init",), recipe.init))
+        recipe.init = str(_folder(base, locations, ("init",), recipe.init))
     return recipe
 
 
-def _import_files(content: dict[str, Any], origin: Origin, base: Path) -> list[str]:
+def _refuse_old_keys(content: dict[str, Any], locations: SourceLocations) -> None:
+    faults = []
+    for path, new_name in find_old_keys(content):
+        faults.append(f"{locations.location(path)}: this key is now called '{new_name}'.")
+    if faults:
+        raise UserError("\n".join(faults))
+
+
+def _import_files(content: dict[str, Any], locations: SourceLocations, base: Path) -> list[str]:
     """Run the files of the user's own parts before the recipe that names them is read."""
     given = content.get("imports") or []
     content["imports"] = given = [given] if isinstance(given, str) else given
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         return []  # which the recipe's types refuse, with all other faults
-    files = [_folder(base, origin, ("imports",), one) for one in given]
+    files = [_folder(base, locations, ("imports",), one) for one in given]
     for number, file in enumerate(files):
-        import_parts(file, origin.place(("imports", number)))
+        import_parts(file, locations.location(("imports", number)))
     return [str(file) for file in files]
 
 
-def _folder(base: Path, origin: Origin, path: KeyPath, value: str) -> Path:
+def _folder(base: Path, locations: SourceLocations, path: KeyPath, value: str) -> Path:
     """A folder named in a file stands beside the file; one named on the command line where the user stands."""
-    return ((Path.cwd() if path in origin.overridden else base) / Path(value).expanduser()).resolve()
+    return ((Path.cwd() if path in locations.overridden else base) / Path(value).expanduser()).resolve()
 
 
 def parse_overrides(words: list[str]) -> dict[str, Any]:
@@ -120,9 +142,9 @@ def _find_file(path: Path) -> Path:
     )
 
 
-def parse_file(path: Path, example: str = EXAMPLE) -> tuple[Origin, dict[str, Any]]:
+def parse_file(path: Path, example: str = EXAMPLE) -> tuple[SourceLocations, dict[str, Any]]:
     """A YAML file's content, and on which line each of its keys stands."""
-    origin = Origin(path.name)
+    locations = SourceLocations(path.name)
     try:
         text = path.read_text(encoding="utf-8")
         node = yaml.compose(text, Loader=_Loader)
@@ -138,15 +160,15 @@ def parse_file(path: Path, example: str = EXAMPLE) -> tuple[Origin, dict[str, An
         raise UserError(f"{path.name}: expected keys and values, such as\n  {example}")
     repeated: list[str] = []
     try:
-        _note_lines(node, (), origin, repeated)
+        _note_lines(node, (), locations, repeated)
     except RecursionError:
         raise UserError(f"{path.name}: an anchor (&) contains its own alias (*).") from None
     if repeated:
         raise UserError("\n".join(repeated))
-    return origin, content
+    return locations, content
 
 
-def _note_lines(node: yaml.Node, path: KeyPath, origin: Origin, repeated: list[str]) -> None:
+def _note_lines(node: yaml.Node, path: KeyPath, locations: SourceLocations, repeated: list[str]) -> None:
     """Remember the line of every key; a key that stands twice would silently lose its first value."""
     if isinstance(node, yaml.MappingNode):
         seen: dict[KeyPath, int] = {}
@@ -156,15 +178,15 @@ def _note_lines(node: yaml.Node, path: KeyPath, origin: Origin, repeated: list[s
             if here in seen:
                 what = "task" if path == ("tasks",) else "key"
                 repeated.append(
-                    f"{origin.file}:{line}: {'.'.join(map(str, here))}: this {what} already stands in line "
+                    f"{locations.file}:{line}: {'.'.join(map(str, here))}: this {what} already stands in line "
                     f"{seen[here]}. Give each {what} a name of its own."
                 )
-            seen[here] = origin.lines[here] = line
-            _note_lines(value, here, origin, repeated)
+            seen[here] = locations.lines[here] = line
+            _note_lines(value, here, locations, repeated)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            origin.lines[*path, index] = value.start_mark.line + 1
-            _note_lines(value, (*path, index), origin, repeated)
+            locations.lines[*path, index] = value.start_mark.line + 1
+            _note_lines(value, (*path, index), locations, repeated)
 
 
 def _copy(value: Any) -> Any:
@@ -230,32 +252,32 @@ def _without_mentions(value: Any, dropped: set[str], naming: bool = False) -> An
     return None if naming and isinstance(value, str) and value in dropped else value
 
 
-def _override(content: dict[str, Any], origin: Origin, key: str, value: Any) -> None:
+def _override(content: dict[str, Any], locations: SourceLocations, key: str, value: Any) -> None:
     *parents, last = path = tuple(key.split("."))
-    place = content
+    location = content
     for depth, step in enumerate(parents, start=1):
-        inner = place.get(step)
+        inner = location.get(step)
         if inner is None:
-            origin.overridden.add(path[:depth])
+            locations.overridden.add(path[:depth])
         if isinstance(inner, str):  # `train: FILE`, `encoder: NAME` and `loss: NAME` are short for mappings
             inner = source_mapping(inner) if step in ("train", "dev", "test") else {"name": inner}
         if inner is not None and not isinstance(inner, dict):
-            raise UserError(f"command line: {key}: '{step}' is not a mapping in {origin.file}.")
-        place[step] = inner = inner or {}
-        place = inner
-    place[last] = value
-    origin.overridden.add(path)
-    origin.lines = {known: line for known, line in origin.lines.items() if known[: len(path)] != path}
+            raise UserError(f"command line: {key}: '{step}' is not a mapping in {locations.file}.")
+        location[step] = inner = inner or {}
+        location = inner
+    location[last] = value
+    locations.overridden.add(path)
+    locations.lines = {known: line for known, line in locations.lines.items() if known[: len(path)] != path}
 
 
-def explain_faults(error: ValidationError, origin: Origin, model: type[BaseModel]) -> UserError:
+def explain_faults(error: ValidationError, locations: SourceLocations, model: type[BaseModel]) -> UserError:
     """Every fault that a model found in a file, each with its key and line."""
-    faults = [_explain(dict(fault), origin, model) for fault in error.errors()]
+    faults = [_explain(dict(fault), locations, model) for fault in error.errors()]
     count = f"{len(faults)} faults" if len(faults) > 1 else "a fault"
-    return UserError(f"{origin.file} has {count}:\n" + "\n".join(f"  {fault}" for fault in faults))
+    return UserError(f"{locations.file} has {count}:\n" + "\n".join(f"  {fault}" for fault in faults))
 
 
-def _explain(fault: dict[str, Any], origin: Origin, model: type[BaseModel]) -> str:
+def _explain(fault: dict[str, Any], locations: SourceLocations, model: type[BaseModel]) -> str:
     path: KeyPath = fault["loc"]
     if fault["type"] == "extra_forbidden":
         message = f"unknown key.{nearest(str(path[-1]), _known_keys(path[:-1], model))}"
@@ -267,7 +289,7 @@ def _explain(fault: dict[str, Any], origin: Origin, model: type[BaseModel]) -> s
         message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] != "value_error":
             message += f" (found {fault['input']!r})"
-    return f"{origin.place(path)}: {message}"
+    return f"{locations.location(path)}: {message}"
 
 
 def _known_keys(path: KeyPath, model: type[BaseModel]) -> list[str]:
@@ -285,9 +307,9 @@ def _known_keys(path: KeyPath, model: type[BaseModel]) -> list[str]:
 
 def _strip(annotation: Any) -> Any:
     """X | None → X; Annotated[X, …] → X."""
-    origin = typing.get_origin(annotation)
-    if origin is Annotated:
+    locations = typing.get_origin(annotation)
+    if locations is Annotated:
         return _strip(typing.get_args(annotation)[0])
-    if origin in (typing.Union, types.UnionType):
+    if locations in (typing.Union, types.UnionType):
         return _strip(next(one for one in typing.get_args(annotation) if one is not type(None)))
     return annotation

@@ -8,23 +8,23 @@ KeyPath = tuple[str | int, ...]  # a place in a recipe: ("tasks", "sts", "train"
 
 
 @dataclass
-class Origin:
+class SourceLocations:
     """Where a recipe's values came from, so that a fault found later can still name file and line."""
 
     file: str = "recipe"
     lines: dict[KeyPath, int] = field(default_factory=dict)
     overridden: set[KeyPath] = field(default_factory=set)
 
-    def place(self, path: KeyPath) -> str:
+    def location(self, path: KeyPath) -> str:
         """'recipe.yaml:7: tasks.sts.train', with the line of the nearest key that the file has."""
         key = ".".join(_shown(path))
         for length in range(len(path), 0, -1):
             # a lone source stands in the file without the list that the recipe makes of it
-            for place in (path[:length], _names(path[:length])):
-                if place in self.overridden:
+            for location in (path[:length], _names(path[:length])):
+                if location in self.overridden:
                     return f"command line: {key}"
-                if place in self.lines:
-                    return f"{self.file}:{self.lines[place]}: {key}"
+                if location in self.lines:
+                    return f"{self.file}:{self.lines[location]}: {key}"
         return f"{self.file}: {key}" if key else self.file
 
 

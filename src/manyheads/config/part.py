@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 from manyheads import registry
 
 
-class Choice(BaseModel):
+class PartConfig(BaseModel):
     """A part by name, with the options that differ from its defaults."""
 
     model_config = ConfigDict(frozen=True)
@@ -21,8 +21,8 @@ class Choice(BaseModel):
         return registry.find(family, self.name).factory(*given, **self.options)
 
 
-def _read_choice(family: str, default: str | None, value: Any) -> Any:
-    if value is None or isinstance(value, Choice):
+def _read_part(family: str, default: str | None, value: Any) -> Any:
+    if value is None or isinstance(value, PartConfig):
         return value
     if isinstance(value, str):
         value = {"name": value}
@@ -31,27 +31,27 @@ def _read_choice(family: str, default: str | None, value: Any) -> Any:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         raise ValueError(f"expected a name, or a mapping with 'name' and options, found {value!r}")
     options = {key: setting for key, setting in value.items() if key != "name"}
-    return Choice(name=value["name"], options=registry.find(family, value["name"]).check(options))
+    return PartConfig(name=value["name"], options=registry.find(family, value["name"]).check(options))
 
 
-def dump_choice(choice: Choice | None) -> Any:
+def dump_part(choice: PartConfig | None) -> Any:
     if choice is None or not choice.options:
         return choice and choice.name
     return {"name": choice.name, **choice.options}
 
 
-def load_choice(dumped: Any) -> Choice:
+def load_part(dumped: Any) -> PartConfig:
     """What `dump_choice` wrote, read back without checks: a saved model's parts are what they are."""
     if isinstance(dumped, str):
-        return Choice(name=dumped)
-    return Choice(name=dumped["name"], options={key: one for key, one in dumped.items() if key != "name"})
+        return PartConfig(name=dumped)
+    return PartConfig(name=dumped["name"], options={key: one for key, one in dumped.items() if key != "name"})
 
 
-def _gives_similarity(encoding: Choice | None) -> bool:
+def _gives_similarity(encoding: PartConfig | None) -> bool:
     return encoding is not None and registry.find("encodings", encoding.name).factory.gives != "features"
 
 
-def head_misfit(encoding: Choice | None, head: Choice) -> str | None:
+def why_head_incompatible(encoding: PartConfig | None, head: PartConfig) -> str | None:
     """Why the head cannot read what the encoding gives, or None. No encoding is one of those that need a head."""
     reads_similarity = getattr(registry.find("heads", head.name).factory, "reads_similarity", False)
     if _gives_similarity(encoding) == reads_similarity:
@@ -62,7 +62,7 @@ def head_misfit(encoding: Choice | None, head: Choice) -> str | None:
     return f"'{head.name}' makes no prediction {given}; use 'linear', or one of the cosine encodings."
 
 
-def output_misfit(encoding: Choice | None, output: Choice) -> str | None:
+def why_output_incompatible(encoding: PartConfig | None, output: PartConfig) -> str | None:
     """Why the output does not go with the encoding, or None."""
     similarity = _gives_similarity(encoding)
     if similarity == (output.name == "similarity"):
@@ -72,16 +72,18 @@ def output_misfit(encoding: Choice | None, output: Choice) -> str | None:
     return f"'{output.name}' does not go with {named}; use {need}."
 
 
-_dump = PlainSerializer(dump_choice)
-_read_sampler = BeforeValidator(partial(_read_choice, "samplers", "batch-round-robin"))
-SamplerChoice = Annotated[Choice, _read_sampler, _dump]
-OptionalSampler = Annotated[Choice | None, _read_sampler, _dump]
-EncodingChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "encodings", None)), _dump]
-PoolingChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "pooling", None)), _dump]
-HeadChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "heads", "linear")), _dump]
-OutputChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "outputs", None)), _dump]
-MetricChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "metrics", None)), _dump]
-LossChoice = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "losses", None)), _dump]
-ScalarizerChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "scalarizers", "sum")), _dump]
-RegulariserChoice = Annotated[Choice, BeforeValidator(partial(_read_choice, "regularisers", None)), _dump]
-OptionalAggregator = Annotated[Choice | None, BeforeValidator(partial(_read_choice, "aggregators", None)), _dump]
+_dump = PlainSerializer(dump_part)
+_read_sampler = BeforeValidator(partial(_read_part, "samplers", "batch-round-robin"))
+SamplerConfig = Annotated[PartConfig, _read_sampler, _dump]
+OptionalSamplerConfig = Annotated[PartConfig | None, _read_sampler, _dump]
+EncodingConfig = Annotated[PartConfig | None, BeforeValidator(partial(_read_part, "encodings", None)), _dump]
+PoolingConfig = Annotated[PartConfig | None, BeforeValidator(partial(_read_part, "pooling", None)), _dump]
+HeadConfig = Annotated[PartConfig | None, BeforeValidator(partial(_read_part, "heads", "linear")), _dump]
+OutputConfig = Annotated[PartConfig | None, BeforeValidator(partial(_read_part, "outputs", None)), _dump]
+MetricConfig = Annotated[PartConfig, BeforeValidator(partial(_read_part, "metrics", None)), _dump]
+LossConfig = Annotated[PartConfig | None, BeforeValidator(partial(_read_part, "losses", None)), _dump]
+ScalarizerConfig = Annotated[PartConfig, BeforeValidator(partial(_read_part, "scalarizers", "sum")), _dump]
+RegulariserConfig = Annotated[PartConfig, BeforeValidator(partial(_read_part, "regularisers", None)), _dump]
+OptionalAggregatorConfig = Annotated[
+    PartConfig | None, BeforeValidator(partial(_read_part, "aggregators", None)), _dump
+]

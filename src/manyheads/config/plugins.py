@@ -18,10 +18,10 @@ from manyheads.errors import UserError
 _imported: dict[Path, str] = {}  # file → the module that it was run as; the name changes with the file's content
 
 
-def import_parts(file: Path, place: str) -> None:
+def import_parts(file: Path, location: str) -> None:
     """Run a file, so that the parts it registers can be named. A file that has changed since is run anew."""
     if file.suffix != ".py" or not file.is_file():
-        raise UserError(f"{place}: no Python file '{file}'. `imports` takes local files only, such as my_parts.py.")
+        raise UserError(f"{location}: no Python file '{file}'. `imports` takes local files only, such as my_parts.py.")
     name = f"manyheads_imports.{file.stem}_{fingerprint(file)[:16]}"
     if _imported.get(file) == name:
         return
@@ -38,7 +38,7 @@ def import_parts(file: Path, place: str) -> None:
         del sys.modules[name]
         line = fault.lineno if isinstance(fault, SyntaxError) else _line(fault, file)
         where = f"{file}:{line}" if line else str(file)
-        raise UserError(f"{place}: {where}: {type(fault).__name__}: {fault}") from None
+        raise UserError(f"{location}: {where}: {type(fault).__name__}: {fault}") from None
     _imported[file] = name
 
 

@@ -15,18 +15,18 @@ from pydantic import (
     model_validator,
 )
 
-from manyheads.config.location import Origin
+from manyheads.config.location import SourceLocations
 from manyheads.config.part import (
-    Choice,
-    EncodingChoice,
-    HeadChoice,
-    LossChoice,
-    MetricChoice,
-    OutputChoice,
-    PoolingChoice,
-    SamplerChoice,
-    head_misfit,
-    output_misfit,
+    EncodingConfig,
+    HeadConfig,
+    LossConfig,
+    MetricConfig,
+    OutputConfig,
+    PartConfig,
+    PoolingConfig,
+    SamplerConfig,
+    why_head_incompatible,
+    why_output_incompatible,
 )
 from manyheads.config.training import (
     CheckpointSettings,
@@ -167,19 +167,19 @@ class TaskSettings(Model):
     scale: Literal["standard", "unit", "raw"] = "standard"
     """What a regression's loss sees: labels with mean 0 and deviation 1, or 0 to 1, or as they are. Predictions are
     always in the labels' own units."""
-    encoding: EncodingChoice = None
+    encoding: EncodingConfig = None
     """How one or two sentences become input; by default 'single' or 'cross'."""
-    pooling: PoolingChoice = None
+    pooling: PoolingConfig = None
     """How token states become one vector; by default 'head-pooler', 'mean' for cosine encodings."""
-    head: HeadChoice = None
+    head: HeadConfig = None
     """How the vector becomes outputs; by default 'linear', 'none' for cosine encodings."""
-    output: OutputChoice = None
+    output: OutputConfig = None
     """What becomes of a regression's outputs: by default they stay 'raw'."""
-    loss: LossChoice = None
+    loss: LossConfig = None
     """By default cross-entropy, binary-cross-entropy for two classes and multi-label tasks, mse for regression."""
     head_of: str | None = None
     """Another task whose head, with its encoding, pooling and loss, this task uses instead of one of its own."""
-    metrics: list[MetricChoice] | None = Field(None, min_length=1)
+    metrics: list[MetricConfig] | None = Field(None, min_length=1)
     """What is measured on dev; the first is the primary metric. By default those of the task's kind."""
     batch_size: int | None = Field(None, ge=1)
     """Examples per batch; by default training.batch_size."""
@@ -191,7 +191,7 @@ class TaskSettings(Model):
     """Factors on what this task sends to the encoder's layers; by default 1 everywhere."""
     patience: int | None = Field(None, ge=1)
     """The task rests after so many evaluations without a better primary metric: it leaves the rotation."""
-    comes_back: float | None = Field(0.01, ge=0)
+    resume_margin: float | None = Field(0.01, ge=0)
     """A resting task comes back when its primary metric is behind its best by more than this; null never."""
     bad_rows: Literal["error", "skip"] | None = None
     """By default data.bad_rows."""
@@ -205,16 +205,16 @@ class TaskSettings(Model):
 
     @field_validator("head")
     @classmethod
-    def _head_reads_the_encoding(cls, value: Choice | None, info: ValidationInfo) -> Choice | None:
-        fault = head_misfit(info.data["encoding"], value) if value and "encoding" in info.data else None
+    def _head_reads_the_encoding(cls, value: PartConfig | None, info: ValidationInfo) -> PartConfig | None:
+        fault = why_head_incompatible(info.data["encoding"], value) if value and "encoding" in info.data else None
         if fault:
             raise ValueError(fault)
         return value
 
     @field_validator("output")
     @classmethod
-    def _output_goes_with_the_encoding(cls, value: Choice | None, info: ValidationInfo) -> Choice | None:
-        fault = output_misfit(info.data["encoding"], value) if value and "encoding" in info.data else None
+    def _output_goes_with_the_encoding(cls, value: PartConfig | None, info: ValidationInfo) -> PartConfig | None:
+        fault = why_output_incompatible(info.data["encoding"], value) if value and "encoding" in info.data else None
         if fault:
             raise ValueError(fault)
         return value
@@ -265,7 +265,7 @@ class Recipe(Model):
     """What holds for all tasks' data."""
     tasks: dict[str, TaskSettings] = Field(min_length=1)
     """The tasks by name."""
-    sampler: SamplerChoice = Choice(name="batch-round-robin")
+    sampler: SamplerConfig = PartConfig(name="batch-round-robin")
     """In which order batches of the tasks come."""
     regularise: Regularisers = []
     """Terms beside the loss: one regulariser, or a list of them."""
@@ -292,7 +292,7 @@ class Recipe(Model):
     output: str = "runs"
     """Folder in which the run's folder is made."""
 
-    _origin: Origin = PrivateAttr(default_factory=Origin)
+    _origin: SourceLocations = PrivateAttr(default_factory=SourceLocations)
 
     @field_validator("encoder", mode="before")
     @classmethod
@@ -328,9 +328,9 @@ class Recipe(Model):
             raise ValueError(f"evaluate.weights: no task '{unknown}'.{nearest(unknown, self.tasks)}")
         if not any(self.evaluate.weights.get(name, 1.0) for name in self.tasks):
             raise ValueError("evaluate.weights: at least one task must have a weight above 0")
-        left = next((name for name in self.training.only or [] if name not in self.tasks), None)
+        left = next((name for name in self.training.active_tasks or [] if name not in self.tasks), None)
         if left is not None:
-            raise ValueError(f"training.only: no task '{left}'.{nearest(left, self.tasks)}")
+            raise ValueError(f"training.active_tasks: no task '{left}'.{nearest(left, self.tasks)}")
         strange = next((name for name in self.pretrain.tasks or [] if name not in self.tasks), None)
         if strange is not None:
             raise ValueError(f"pretrain.tasks: no task '{strange}'.{nearest(strange, self.tasks)}")
@@ -366,16 +366,16 @@ class Recipe(Model):
     def folder(self) -> Path:
         return Path(self.output) / self.name
 
-    def place(self, *path: str | int) -> str:
+    def location(self, *path: str | int) -> str:
         """Where a key stands, for messages: 'recipe.yaml:7: tasks.sts.train'."""
-        return self._origin.place(path)
+        return self._origin.location(path)
 
     def to_yaml(self) -> str:
         """The recipe with every default written out; `load_recipe` reads it back."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
-def _try_to_build(settings: CombineSettings | list[Choice] | None, tasks: list[str]) -> None:
+def _try_to_build(settings: CombineSettings | list[PartConfig] | None, tasks: list[str]) -> None:
     from manyheads.parts.regularisers import build_regularisers
     from manyheads.training.gradients.combination import build_combination
 

@@ -8,7 +8,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from manyheads import registry
-from manyheads.config.part import Choice, OptionalAggregator, OptionalSampler, RegulariserChoice, ScalarizerChoice
+from manyheads.config.part import (
+    OptionalAggregatorConfig,
+    OptionalSamplerConfig,
+    PartConfig,
+    RegulariserConfig,
+    ScalarizerConfig,
+)
 from manyheads.errors import nearest
 from manyheads.registry import Share
 
@@ -36,9 +42,9 @@ class Model(BaseModel):
 class CombineSettings(Model):
     """How the tasks' losses and gradients become one step. A plain name is that of a scalarizer or an aggregator."""
 
-    losses: ScalarizerChoice = Choice(name="sum")
+    losses: ScalarizerConfig = PartConfig(name="sum")
     """The scalarizer: how the tasks' losses are weighted."""
-    gradients: OptionalAggregator = None
+    gradients: OptionalAggregatorConfig = None
     """The aggregator: what becomes of task gradients that disagree; null adds them up."""
     layers: list[Layer] | None = Field(None, min_length=1)
     """Encoder layers on which the aggregator acts (0 is the embeddings); by default on all that tasks share."""
@@ -48,7 +54,7 @@ class CombineSettings(Model):
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, value: Any) -> Any:
-        """`combine: pcgrad`, `combine: {name: uncertainty, rate: 0.01}` → which of the two it is."""
+        """`combine: pcgrad`, `combine: {name: uncertainty, learning_rate: 0.01}` → which of the two it is."""
         if isinstance(value, str):
             value = {"name": value}
         if not isinstance(value, dict):
@@ -71,7 +77,7 @@ def _one_or_more(value: Any) -> Any:
     return [value] if isinstance(value, str | dict) else value
 
 
-Regularisers = Annotated[list[RegulariserChoice], BeforeValidator(_one_or_more)]
+Regularisers = Annotated[list[RegulariserConfig], BeforeValidator(_one_or_more)]
 
 
 class LayerFactors(Model):
@@ -99,11 +105,11 @@ def _read_trained(value: Any) -> Any:
     return value
 
 
-Trained = Annotated[str | list[Layer], BeforeValidator(_read_trained)]
+Trainable = Annotated[str | list[Layer], BeforeValidator(_read_trained)]
 Shape = Literal["linear", "cosine", "constant"]
 
 
-def trained_layers(trained: str | list[int], depth: int) -> list[int]:
+def trainable_layers(trained: str | list[int], depth: int) -> list[int]:
     """The encoder's layers that learn; 0 is the embeddings."""
     if isinstance(trained, list):
         return trained
@@ -130,16 +136,16 @@ class Training(Model):
     """How the rate goes on after the warm-up: to 0 in a line or a half cosine wave, or 'constant'."""
     warmup: float = Field(0.1, ge=0, le=1)
     """Share of the steps in which the rate rises from 0 to its peak."""
-    head_rate: float | None = Field(None, gt=0)
+    head_learning_rate: float | None = Field(None, gt=0)
     """Peak learning rate of the heads; by default learning_rate."""
     layer_decay: float = Field(1.0, gt=0, le=1)
     """What each layer's rate is of that of the layer above it; the topmost has learning_rate."""
-    layer_rates: LayerFactors | None = None
+    layer_learning_rates: LayerFactors | None = None
     """Factors on the rates of some layers, and of the others."""
-    train: Trained = "all"
+    trainable: Trainable = "all"
     """What learns besides the heads: 'all' of the encoder, nothing ('heads'), all but the embeddings ('layers'), the
     topmost N layers ('top-N'), or a list of layers (0 is the embeddings)."""
-    only: list[str] | None = Field(None, min_length=1)
+    active_tasks: list[str] | None = Field(None, min_length=1)
     """Leave out the batches of all other tasks, which are then not evaluated either: what these tasks learn from the
     same batches without the others. By default none is left out."""
     frozen_dropout: bool = False
@@ -152,7 +158,7 @@ class Training(Model):
     """AdamW's decay rates of the two moments."""
     epsilon: float = Field(1e-6, gt=0)
     """AdamW's guard of the division."""
-    clip: float | None = Field(1.0, gt=0)
+    max_grad_norm: float | None = Field(1.0, gt=0)
     """Largest norm of the gradient; null switches clipping off."""
     precision: Literal["float32", "bf16"] = "float32"
     """Arithmetic of the forward pass, through accelerate."""
@@ -180,9 +186,9 @@ class PhaseSettings(Model):
     """Its length in optimizer steps, where the epochs have more."""
     tasks: list[str] | None = Field(None, min_length=1)
     """The tasks it trains; by default all. All are evaluated."""
-    train: Trained | None = None
-    """By default training.train."""
-    sampler: OptionalSampler = None
+    trainable: Trainable | None = None
+    """By default training.trainable."""
+    sampler: OptionalSamplerConfig = None
     """By default the recipe's sampler."""
     regularise: Regularisers | None = None
     """In place of the recipe's regularisers; by default those go on."""

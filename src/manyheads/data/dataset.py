@@ -13,7 +13,7 @@ import numpy as np
 from manyheads.config.recipe import Source
 from manyheads.data.labels import FAULT, YES, BadLabel, LabelReader, as_list, normalise
 from manyheads.data.readers import Chunk, read_chunks, source_name
-from manyheads.data.table import BadRow, Columns, Piece, RawRows, hold_rows, keep_rows, kept_folder, open_rows
+from manyheads.data.table import BadRow, Columns, Table, TableChunk, hold_rows, keep_rows, kept_folder, open_rows
 from manyheads.errors import UserError, nearest
 from manyheads.storage.strings import Strings
 
@@ -31,10 +31,10 @@ LABEL_NAMES = ("label", "labels", "sentiment", "similarity", "is_duplicate", "sc
 
 
 @dataclass
-class Examples:
+class Dataset:
     """Rows of one split, or some of them: a list of row numbers, so that no text is ever copied."""
 
-    raw: RawRows
+    raw: Table
     labels: np.ndarray | None  # [rows] class indices (int64) or numbers (float64), or [rows, classes] 0 and 1 (int64)
     rows: np.ndarray | None = None  # which rows of `raw` these are; None: all
     skipped: int = 0  # bad rows that were dropped
@@ -68,13 +68,13 @@ class Examples:
         """The numbers of the labelled rows."""
         return np.flatnonzero(self.labelled)
 
-    def take(self, rows: np.ndarray) -> Examples:
+    def take(self, rows: np.ndarray) -> Dataset:
         labels = None if self.labels is None else self.labels[rows]
-        return Examples(self.raw, labels, rows if self.rows is None else self.rows[rows])
+        return Dataset(self.raw, labels, rows if self.rows is None else self.rows[rows])
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """'file:line' of a row, for messages."""
-        return self.raw.place(row if self.rows is None else int(self.rows[row]))
+        return self.raw.location(row if self.rows is None else int(self.rows[row]))
 
     def _own(self, column: Strings) -> Strings:
         return column if self.rows is None else column.take(self.rows)
@@ -98,11 +98,11 @@ def recognise_columns(
     return Columns(texts, label, None)
 
 
-def check_columns(file: str, columns: list[str], wanted: Columns, place: str) -> None:
+def check_columns(file: str, columns: list[str], wanted: Columns, location: str) -> None:
     """A column that the file does not have is an error that names those it has."""
     for name in (*wanted.text, *label_columns(wanted), wanted.id):
         if name is not None and name not in columns:
-            raise UserError(f"{place}: {file}: no column '{name}'.{nearest(name, filter(None, columns))}")
+            raise UserError(f"{location}: {file}: no column '{name}'.{nearest(name, filter(None, columns))}")
 
 
 def label_columns(columns: Columns) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def label_columns(columns: Columns) -> tuple[str, ...]:
     return columns.label if isinstance(columns.label, tuple) else (columns.label,) if columns.label else ()
 
 
-def read_rows(sources: list[Source], root: Path, split: str, wanted: Columns, place: str) -> RawRows:
+def read_rows(sources: list[Source], root: Path, split: str, wanted: Columns, location: str) -> Table:
     """All rows of a split whose texts are there. Labels are kept as the file has them."""
     names = tuple(source_name(source, split) for source in sources)
     folder = kept_folder(sources, root, wanted)
@@ -118,30 +118,30 @@ def read_rows(sources: list[Source], root: Path, split: str, wanted: Columns, pl
         try:
             if not folder.is_dir():
                 bad: list[BadRow] = []
-                keep_rows(folder, _pieces(sources, root, split, wanted, place, bad), wanted, bad)
+                keep_rows(folder, _pieces(sources, root, split, wanted, location, bad), wanted, bad)
             return open_rows(folder, wanted, names)
         except OSError:
             pass  # the cache cannot be written: then they are held in memory
     bad = []
-    return hold_rows(_pieces(sources, root, split, wanted, place, bad), wanted, names, bad)
+    return hold_rows(_pieces(sources, root, split, wanted, location, bad), wanted, names, bad)
 
 
 def _pieces(
-    sources: list[Source], root: Path, split: str, wanted: Columns, place: str, bad: list[BadRow]
-) -> Iterator[Piece]:
+    sources: list[Source], root: Path, split: str, wanted: Columns, location: str, bad: list[BadRow]
+) -> Iterator[TableChunk]:
     """The usable rows, chunk by chunk; the others are added to `bad`."""
     count = 0
     for file, source in enumerate(sources):
         for chunk in read_chunks(source, root, split):
             if chunk.rows or not count:
-                check_columns(source_name(source, split), chunk.columns, wanted, place)
+                check_columns(source_name(source, split), chunk.columns, wanted, location)
                 number = count + len(bad)  # rows that are left out still count: an id leads back to its row in the file
                 piece = _plain_rows(file, chunk, wanted, number) or _good_rows(file, chunk, wanted, number, bad)
                 count += len(piece.lines)
                 yield piece
 
 
-def _plain_rows(file: int, chunk: Chunk, columns: Columns, number: int) -> Piece | None:
+def _plain_rows(file: int, chunk: Chunk, columns: Columns, number: int) -> TableChunk | None:
     """The rows of a chunk with nothing odd in it, column by column, which is several times as quick; else None."""
     rows = [row for row in chunk.rows if row is not None]
     if not rows or len(rows) < len(chunk.rows):
@@ -163,10 +163,10 @@ def _plain_rows(file: int, chunk: Chunk, columns: Columns, number: int) -> Piece
     id_name = columns.id or ("id" if "id" in chunk.columns else None)
     numbers = range(number, number + len(rows))
     ids = list(map(str, numbers)) if id_name is None else list(map(_text, cells(id_name)))
-    return Piece(file, texts, [words[one] for one in labels], ids, chunk.lines)
+    return TableChunk(file, texts, [words[one] for one in labels], ids, chunk.lines)
 
 
-def _good_rows(file: int, chunk: Chunk, columns: Columns, number: int, bad: list[BadRow]) -> Piece:
+def _good_rows(file: int, chunk: Chunk, columns: Columns, number: int, bad: list[BadRow]) -> TableChunk:
     """The usable rows of any chunk."""
     names = chunk.columns
     text_at = [names.index(name) for name in columns.text]
@@ -174,7 +174,7 @@ def _good_rows(file: int, chunk: Chunk, columns: Columns, number: int, bad: list
     id_name = columns.id or ("id" if "id" in names else None)
     id_at = None if id_name is None else names.index(id_name)
     reasons = iter(chunk.faults)
-    found = Piece(file, tuple([] for _ in text_at))
+    found = TableChunk(file, tuple([] for _ in text_at))
     for at_row, (row, line) in enumerate(zip(chunk.rows, chunk.lines, strict=True), number):
         if row is None:
             bad.append(BadRow(file, line, next(reasons)))
@@ -200,13 +200,13 @@ def _good_rows(file: int, chunk: Chunk, columns: Columns, number: int, bad: list
 def _label(cells: list[Any], columns: Columns) -> str:
     """The label as one word; where it is a list of classes, or a column per class, those that the row has."""
     if isinstance(columns.label, tuple):
-        answers = [normalise(cell).lower() for cell in cells]
-        if not any(answers):
+        predictions = [normalise(cell).lower() for cell in cells]
+        if not any(predictions):
             return ""
-        wrong = next((at for at, answer in enumerate(answers) if answer not in YES), None)
+        wrong = next((at for at, prediction in enumerate(predictions) if prediction not in YES), None)
         if wrong is not None:
-            return f"{FAULT}expected 0 or 1 in column '{columns.label[wrong]}', found '{answers[wrong]}'"
-        return as_list(name for name, one in zip(columns.label, answers, strict=True) if YES[one])
+            return f"{FAULT}expected 0 or 1 in column '{columns.label[wrong]}', found '{predictions[wrong]}'"
+        return as_list(name for name, one in zip(columns.label, predictions, strict=True) if YES[one])
     if isinstance(cells[0], list | tuple):
         return as_list(map(normalise, cells[0]))
     return normalise(cells[0])
@@ -217,8 +217,8 @@ def _text(cell: Any) -> str:
 
 
 def label_rows(
-    raw: RawRows, reader: LabelReader | None, skip_bad: bool | None, place: str, blanks: bool = False
-) -> Examples:
+    raw: Table, reader: LabelReader | None, skip_bad: bool | None, location: str, blanks: bool = False
+) -> Dataset:
     """Rows with their labels read. Bad rows stop here with a list of the first ones, unless they are to be skipped.
 
     `place` says which key of the recipe asked for the data; `reader` None means that labels are not wanted;
@@ -232,18 +232,18 @@ def label_rows(
     if bad and not skip_bad:
         skipping = ", or set `bad_rows: skip` (for the task, or under `data`) to leave them out"
         advice = f"Mend the file{'' if skip_bad is None else skipping}."
-        raise UserError(f"{place}: {_list_bad_rows(raw, sorted(bad))}\n{advice}")
-    found = Examples(raw, labels)
+        raise UserError(f"{location}: {_list_bad_rows(raw, sorted(bad))}\n{advice}")
+    found = Dataset(raw, labels)
     usable = len(found) if reader is None else int(found.labelled.sum())
     if not usable:
-        raise UserError(f"{place}: no usable row in {', '.join(raw.sources)}.")
+        raise UserError(f"{location}: no usable row in {', '.join(raw.sources)}.")
     if not blanks and usable < len(found):
         found = found.take(np.flatnonzero(found.labelled))
     found.skipped = len(bad)
     return found
 
 
-def _read_labels(raw: RawRows, reader: LabelReader, bad: list[BadRow], blanks: bool) -> np.ndarray:
+def _read_labels(raw: Table, reader: LabelReader, bad: list[BadRow], blanks: bool) -> np.ndarray:
     """Each distinct label of a piece is understood once. Rows whose label is not are added to `bad`."""
     labels = _unlabelled(reader, len(raw))
     first = 0
@@ -276,7 +276,7 @@ def _unlabelled(reader: LabelReader, rows: int) -> np.ndarray:
     return np.full((rows, len(reader.names)) if reader.kind == "multi-label" else rows, -1, dtype=np.int64)
 
 
-def _list_bad_rows(raw: RawRows, bad: list[BadRow]) -> str:
+def _list_bad_rows(raw: Table, bad: list[BadRow]) -> str:
     rows = "1 bad row" if len(bad) == 1 else f"{len(bad)} bad rows"
     shown = "".join(f"\n  {raw.sources[one.file]}:{one.line}: {one.reason}" for one in bad[:SHOWN_BAD_ROWS])
     more = f"\n  … and {len(bad) - SHOWN_BAD_ROWS} more" if len(bad) > SHOWN_BAD_ROWS else ""

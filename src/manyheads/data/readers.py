@@ -187,10 +187,10 @@ def _read_hub(source: Source, root: Path, split: str) -> Iterator[Chunk]:
     try:
         data = datasets.load_dataset(name, source.config, **options)
     except Exception as error:  # `datasets` raises a dozen kinds, all of them about the name or the network
-        place = f"hub:{source.hub}" + (f" (configuration {source.config})" if source.config else "")
+        location = f"hub:{source.hub}" + (f" (configuration {source.config})" if source.config else "")
         reason = str(error).strip().split("\n")[0]
         raise UserError(
-            f"{place}: split '{split}' cannot be loaded: {reason}\n"
+            f"{location}: split '{split}' cannot be loaded: {reason}\n"
             "Check name, configuration and split; without network only a local folder or a cached data set works."
         ) from None
     classes = {name: feature for name, feature in data.features.items() if isinstance(feature, datasets.ClassLabel)}

@@ -16,7 +16,7 @@ import pyarrow as pa
 from manyheads.config.recipe import Source
 from manyheads.data.readers import file_format, find_file
 from manyheads.errors import UserError
-from manyheads.storage.files import cache_folder, file_sha256, mapped, written_aside
+from manyheads.storage.files import atomic_directory, cache_folder, file_sha256, mapped
 from manyheads.storage.strings import StringFiles, Strings, StringsWriter
 
 LARGE = 10_000_000  # bytes of a split's files, from which on keeping its rows pays
@@ -41,7 +41,7 @@ class BadRow(NamedTuple):
 
 
 @dataclass
-class Piece:
+class TableChunk:
     """Some usable rows of one file, column by column."""
 
     file: int
@@ -52,7 +52,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class RawRows:
+class Table:
     """Rows before their labels are understood."""
 
     texts: tuple[Strings, ...]
@@ -66,7 +66,7 @@ class RawRows:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """'file:line' of a row, for messages."""
         return f"{self.sources[self.files[row]]}:{self.lines[row]}"
 
@@ -74,7 +74,7 @@ class RawRows:
         return iter(()) if self.labels is None else iter(self.labels.distinct())
 
 
-def hold_rows(pieces: Iterator[Piece], wanted: Columns, sources: tuple[str, ...], bad: list[BadRow]) -> RawRows:
+def hold_rows(pieces: Iterator[TableChunk], wanted: Columns, sources: tuple[str, ...], bad: list[BadRow]) -> Table:
     """Rows in memory. `bad` is filled while the pieces are read."""
     columns: dict[str, list[pa.Array]] = {name: [] for name in _names(wanted)}
     lines, files = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int16)]
@@ -107,9 +107,9 @@ def kept_folder(sources: list[Source], root: Path, wanted: Columns) -> Path | No
     return cache_folder() / "rows" / digest.hexdigest()[:32]
 
 
-def keep_rows(folder: Path, pieces: Iterator[Piece], wanted: Columns, bad: list[BadRow]) -> None:
+def keep_rows(folder: Path, pieces: Iterator[TableChunk], wanted: Columns, bad: list[BadRow]) -> None:
     """Write rows as they are read; never are all of them in memory."""
-    with written_aside(folder) as aside:
+    with atomic_directory(folder) as aside:
         with ExitStack() as open_files:
             columns = [open_files.enter_context(StringsWriter(aside / name)) for name in _names(wanted)]
             lines, files = (open_files.enter_context((aside / name).open("wb")) for name in ("lines", "files"))
@@ -122,7 +122,7 @@ def keep_rows(folder: Path, pieces: Iterator[Piece], wanted: Columns, bad: list[
         (aside / "meta.json").write_text(json.dumps({"sizes": sizes, "bad": bad}))
 
 
-def open_rows(folder: Path, wanted: Columns, sources: tuple[str, ...]) -> RawRows:
+def open_rows(folder: Path, wanted: Columns, sources: tuple[str, ...]) -> Table:
     """Rows that were kept, as they were read."""
     try:
         meta = json.loads((folder / "meta.json").read_text())
@@ -143,7 +143,7 @@ def _names(wanted: Columns) -> list[str]:
     return [*texts, "id"] if wanted.label is None else [*texts, "id", "label"]
 
 
-def _strings(piece: Piece, wanted: Columns) -> list[list[str]]:
+def _strings(piece: TableChunk, wanted: Columns) -> list[list[str]]:
     """A piece's columns of strings in the order of their names."""
     return [*piece.texts, piece.ids] if wanted.label is None else [*piece.texts, piece.ids, piece.labels]
 
@@ -155,6 +155,6 @@ def _rows(
     files: np.ndarray,
     sources: tuple[str, ...],
     bad: list[BadRow],
-) -> RawRows:
+) -> Table:
     texts = tuple(made[f"text-{number}"] for number in range(len(wanted.text)))
-    return RawRows(texts, made.get("label"), made["id"], lines, files, sources, bad)
+    return Table(texts, made.get("label"), made["id"], lines, files, sources, bad)

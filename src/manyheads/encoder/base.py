@@ -27,7 +27,7 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     @property
-    def draws_dropout(self) -> bool:
+    def uses_dropout(self) -> bool:
         """Whether the same input may now give other states a second time."""
         return self.training
 
@@ -54,7 +54,7 @@ class Encoder(nn.Module):
         """The last layer's states."""
         return self.states(embedded, tokens, {self.depth})[self.depth]
 
-    def still_embeddings(self) -> None:
+    def disable_embedding_dropout(self) -> None:
         """Switch off dropout on embeddings: those that do not learn are then the same every time."""
 
     def save(self, folder: Path) -> None:

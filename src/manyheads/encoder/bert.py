@@ -124,12 +124,12 @@ class Bert(Encoder):
         return self.word.weight
 
     @property
-    def draws_dropout(self) -> bool:
+    def uses_dropout(self) -> bool:
         config = self.config
         rates = (self.dropout.rate, config.hidden_dropout_prob, config.attention_probs_dropout_prob)
         return self.training and max(rates) > 0
 
-    def still_embeddings(self) -> None:
+    def disable_embedding_dropout(self) -> None:
         self.dropout.eval()
 
     def save(self, folder: Path) -> None:

@@ -16,7 +16,7 @@ from manyheads.encoder.base import Encoder
 from manyheads.encoder.bert import Bert, BertConfig
 from manyheads.encoder.toy import toy_encoder
 from manyheads.errors import UserError
-from manyheads.seeding import draws
+from manyheads.seeding import seeded_rng
 from manyheads.storage.files import cache_folder, file_sha256
 
 
@@ -171,7 +171,7 @@ def _load_bert(found: Found, config: dict[str, Any], settings: EncoderSettings) 
         "attention_probs_dropout_prob": settings.attention_dropout,
     }
     chosen = BertConfig.of({**config, **{key: rate for key, rate in rates.items() if rate is not None}})
-    with draws(0, "encoder"):  # only what the file lacks keeps this start
+    with seeded_rng(0, "encoder"):  # only what the file lacks keeps this start
         encoder = Bert(chosen)
     if settings.embedding_dropout is not None:
         encoder.dropout.rate = settings.embedding_dropout

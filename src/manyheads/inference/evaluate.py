@@ -38,19 +38,19 @@ def evaluate_model(
 ) -> tuple[Evaluation, dict[str, np.ndarray]]:
     """Evaluate every task on its labelled rows, or on some of them; also returns the predictions."""
     chosen = rows or {name: np.flatnonzero(split.examples.labelled) for name, split in data.items()}
-    answers = predict_tasks(model, data, settings.tokens_per_pass, chosen, progress)
+    predictions = predict_tasks(model, data, settings.tokens_per_pass, chosen, progress)
     metrics, losses = {}, {}
     for name, split in data.items():
         assert split.examples.labels is not None
         labels = split.examples.labels[chosen[name]]
-        metrics[name] = score(split.task, answers[name], labels)
-        losses[name] = plain_loss(split.task, answers[name], labels)
+        metrics[name] = score(split.task, predictions[name], labels)
+        losses[name] = plain_loss(split.task, predictions[name], labels)
     tasks = {name: split.task for name, split in data.items()}
     total = overall(metrics, tasks, settings.overall, settings.weights)
-    return Evaluation(metrics, total, {name: len(some) for name, some in chosen.items()}, losses), answers
+    return Evaluation(metrics, total, {name: len(some) for name, some in chosen.items()}, losses), predictions
 
 
-def plain_loss(task: Task, answers: np.ndarray, labels: np.ndarray) -> float:
+def plain_loss(task: Task, predictions: np.ndarray, labels: np.ndarray) -> float:
     """−log of the right class's chance, or the squared error on the scale that the loss sees; mean over examples,
     and over classes where an example may have several.
 
@@ -59,8 +59,8 @@ def plain_loss(task: Task, answers: np.ndarray, labels: np.ndarray) -> float:
     if not len(labels):
         return float("nan")
     if task.kind == "regression":
-        return float((((answers - labels) / task.unit) ** 2).mean())
-    chances = np.clip(answers.astype(np.float64), 1e-12, 1 - 1e-12)
+        return float((((predictions - labels) / task.unit) ** 2).mean())
+    chances = np.clip(predictions.astype(np.float64), 1e-12, 1 - 1e-12)
     if task.kind == "multi-label":
         return float(-(labels * np.log(chances) + (1 - labels) * np.log(1 - chances)).mean())
     return float(-np.log(chances[np.arange(len(labels)), labels]).mean())

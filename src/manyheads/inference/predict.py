@@ -35,17 +35,17 @@ def predict_tasks(
             for asked in _passes(model, {name: data[name] for name in names}, chosen, tokens_per_pass):
                 outputs = model([(name, inputs) for name, _, inputs in asked])
                 for (name, places, _), output in zip(asked, outputs, strict=True):
-                    answer = model.head(name).loss.predict(output.float()).cpu().numpy()
+                    prediction = model.head(name).loss.predict(output.float()).cpu().numpy()
                     if name not in found:
-                        found[name] = np.empty((len(chosen[name]), *answer.shape[1:]), dtype=answer.dtype)
-                    found[name][places] = answer
+                        found[name] = np.empty((len(chosen[name]), *prediction.shape[1:]), dtype=prediction.dtype)
+                    found[name][places] = prediction
                     done += len(places)
                 progress(done)
     return {name: _in_label_units(split.task, found.get(name, np.empty(0))) for name, split in data.items()}
 
 
-def _in_label_units(task: Task, answers: np.ndarray) -> np.ndarray:
-    return answers * task.unit + task.offset if task.kind == "regression" else answers
+def _in_label_units(task: Task, predictions: np.ndarray) -> np.ndarray:
+    return predictions * task.unit + task.offset if task.kind == "regression" else predictions
 
 
 def _same_texts(data: dict[str, TaskTokens]) -> list[list[str]]:
@@ -94,16 +94,16 @@ def _reading(model: ManyHeads, split: TaskTokens) -> tuple[object, ...]:
     """Equal where two tasks make the same inputs of the same texts."""
     name = split.task.name
     encoding = model.tasks[split.task.head_of or name].encoding
-    return encoding.model_dump_json(), model.head(name).pooling.keep, split.frozen and name
+    return encoding.model_dump_json(), model.head(name).pooling.positions_needed, split.frozen and name
 
 
-def describe(task: Task, answers: np.ndarray) -> list[dict[str, Any]]:
+def describe(task: Task, predictions: np.ndarray) -> list[dict[str, Any]]:
     """Answers in the user's own words: class name, or names, with the probability of every class; or a value."""
     if task.kind == "regression":
-        return [{"prediction": float(value)} for value in answers]
+        return [{"prediction": float(value)} for value in predictions]
     names = task.labels.names
     found: list[dict[str, Any]] = []
-    for row in answers:
+    for row in predictions:
         chances = dict(zip(names, map(float, row), strict=True))
         if task.kind == "multi-label":
             found.append({"prediction": [name for name in names if chances[name] >= 0.5], "probabilities": chances})
@@ -124,11 +124,11 @@ def as_text(task: Task, prediction: Any) -> str:
 
 
 def write_predictions(
-    folder: Path, data: TaskTokens, split: str, answers: np.ndarray, rows: np.ndarray | None = None
+    folder: Path, data: TaskTokens, split: str, predictions: np.ndarray, rows: np.ndarray | None = None
 ) -> Path:
     """One file per task and split: id and prediction, in the format that the task asks for."""
     task, style = data.task, data.task.predictions
-    values = [as_text(task, one["prediction"]) for one in describe(task, answers)]
+    values = [as_text(task, one["prediction"]) for one in describe(task, predictions)]
     ids = (data.examples.ids if rows is None else data.examples.ids.take(rows)).to_pylist()
     if style.format == "course":
         lines = [f"id \t {style.column} ", *(f"{i} , {value} " for i, value in zip(ids, values, strict=True))]
@@ -139,7 +139,7 @@ def write_predictions(
     return file
 
 
-def write_answers(file: Path, dev: dict[str, TaskTokens], answers: dict[str, np.ndarray]) -> None:
+def write_dev_predictions(file: Path, dev: dict[str, TaskTokens], predictions: dict[str, np.ndarray]) -> None:
     """What every task answered on its labelled dev rows, and their labels, as numbers."""
     from safetensors.numpy import save_file
 
@@ -147,7 +147,7 @@ def write_answers(file: Path, dev: dict[str, TaskTokens], answers: dict[str, np.
     for name, data in dev.items():
         rows = np.flatnonzero(data.examples.labelled)
         assert data.examples.labels is not None
-        tensors |= {f"{name}.answers": answers[name], f"{name}.labels": data.examples.labels[rows]}
+        tensors |= {f"{name}.answers": predictions[name], f"{name}.labels": data.examples.labels[rows]}
     save_file({name: np.ascontiguousarray(one) for name, one in tensors.items()}, file)
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyheads.data.dataset import Examples
+from manyheads.data.dataset import Dataset
 from manyheads.encoder import Encoder
 from manyheads.parts.encodings import Encoding
 from manyheads.parts.losses import Loss
 from manyheads.parts.pooling import Pooling
-from manyheads.seeding import draws
+from manyheads.seeding import seeded_rng
 from manyheads.tasks.task import Task
 from manyheads.tokens.column import TokenColumn, tokenise, tokenise_once
 from manyheads.tokens.packing import PackedTokens, Sequence, merge_equal, pack
@@ -43,7 +43,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-class UnfitPart(ValueError):
+class IncompatiblePart(ValueError):
     """A part that does not fit this encoder, or the other tasks of its group."""
 
     def __init__(self, task: str, part: str, reason: str) -> None:
@@ -72,7 +72,7 @@ def _build(task: Task, part: str, family: str, *given: Any) -> Any:
     try:
         return getattr(task, part).build(family, *given)
     except ValueError as fault:
-        raise UnfitPart(task.name, part, str(fault)) from None
+        raise IncompatiblePart(task.name, part, str(fault)) from None
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class ManyHeads(nn.Module):
             encoder.pooler.requires_grad_(False)  # until a task's pooling reads it
         for name, task in tasks.items():
             if task.head_of is None:
-                with draws(seed, "head", name):  # a head's start does not depend on which other tasks there are
+                with seeded_rng(seed, "head", name):  # a head's start does not depend on which other tasks there are
                     self.heads[_key(name)] = TaskHead(task, encoder)
                 self._join_group(name)
         # what a phase of training may let learn: an encoder's own pooler only if a task reads it
@@ -116,7 +116,7 @@ class ManyHeads(nn.Module):
             try:
                 encoding.share(self.groups[key])
             except ValueError as fault:
-                raise UnfitPart(task, "encoding", str(fault)) from None
+                raise IncompatiblePart(task, "encoding", str(fault)) from None
 
     @property
     def device(self) -> torch.device:
@@ -142,9 +142,11 @@ class ManyHeads(nn.Module):
     def inputs(self, task: str, texts: tuple[TokenColumn, ...], row: int, rows: str | None = None) -> list[Sequence]:
         """The encoder inputs of one example. `rows` names the rows where several tasks read the same ones."""
         head = self.head(task)
-        found = head.encoding.inputs(tuple(column[row] for column in texts), self.tokenizer.frame, self.max_length)
+        found = head.encoding.inputs(
+            tuple(column[row] for column in texts), self.tokenizer.special_tokens, self.max_length
+        )
         return [
-            Sequence(ids, segments, head.pooling.keep, None if rows is None else (rows, row, side))
+            Sequence(ids, segments, head.pooling.positions_needed, None if rows is None else (rows, row, side))
             for side, (ids, segments) in enumerate(found)
         ]
 
@@ -163,7 +165,7 @@ class ManyHeads(nn.Module):
         sequences = [one for _, inputs in batches for example in inputs for one in example]
         distinct, places = sequences, list(range(len(sequences)))
         if merge and sequences[0].states is None:
-            distinct, places = merge_equal(sequences, everywhere=not self.encoder.draws_dropout)
+            distinct, places = merge_equal(sequences, everywhere=not self.encoder.uses_dropout)
         tokens = pack(distinct, self.device)
         where = torch.tensor(places, device=self.device).split([sum(map(len, inputs)) for _, inputs in batches])
         return PackedBatches([task for task, _ in batches], tokens, where)
@@ -188,7 +190,7 @@ class TaskTokens:
     """One split of one task, ready for the model: tokens and labels, row by row."""
 
     def __init__(
-        self, task: Task, examples: Examples, tokenizer: Tokenizer, cached: bool = True, rows: str | None = None
+        self, task: Task, examples: Dataset, tokenizer: Tokenizer, cached: bool = True, rows: str | None = None
     ) -> None:
         self.task = task
         self.examples = examples
@@ -230,5 +232,5 @@ class TaskTokens:
     def too_long(self, model: ManyHeads) -> int:
         """How many examples are longer than the model reads, and so are truncated."""
         lengths: tuple[np.ndarray, ...] = tuple(column.lengths for column in self.texts)
-        whole = model.head(self.task.name).encoding.untruncated_length(lengths, model.tokenizer.frame)
+        whole = model.head(self.task.name).encoding.untruncated_length(lengths, model.tokenizer.special_tokens)
         return int((whole > model.max_length).sum())

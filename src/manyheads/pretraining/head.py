@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from manyheads.encoder import Encoder
 from manyheads.encoder.loading import OLD_NORM, read_file, read_tensors
-from manyheads.seeding import draws
+from manyheads.seeding import seeded_rng
 
 FILE = "mlm-head.safetensors"
 # our names ← those of Hugging Face's BertForMaskedLM and RobertaForMaskedLM
@@ -42,7 +42,7 @@ class MaskedHead(nn.Module):
 
 def load_head(encoder: Encoder, folder: Path) -> tuple[MaskedHead, str]:
     """The head that comes with the encoder's files, or a new one; and which of the two it is."""
-    with draws(0, "masked head"):
+    with seeded_rng(0, "masked head"):
         head = MaskedHead(encoder.width, encoder.words)
     wanted = {name: tensor.shape for name, tensor in head.state_dict().items()}
     kept = (folder / FILE).is_file()

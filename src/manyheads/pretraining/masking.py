@@ -29,8 +29,8 @@ class Vocabulary:
         if mask is None:
             raise UserError("pretrain: this encoder's tokenizer has no mask token ([MASK] or <mask>).")
         special = {int(one) for one in tokenizer.backend.get_added_tokens_decoder()}
-        frame = tokenizer.frame
-        special |= {mask, *frame.start.tolist(), *frame.middle.tolist(), *frame.end.tolist()}
+        special_tokens = tokenizer.special_tokens
+        special |= {mask, *special_tokens.start.tolist(), *special_tokens.middle.tolist(), *special_tokens.end.tolist()}
         special |= {known[name] for name in SPECIAL if name in known}
         continues = np.zeros(max(known.values()) + 1, dtype=bool)
         pieces = any(name.startswith("##") for name in known)  # WordPiece marks what goes on, others what starts
@@ -40,7 +40,7 @@ class Vocabulary:
         return cls(mask, ordinary, continues)
 
 
-def hide(
+def mask_tokens(
     sequence: Sequence, vocabulary: Vocabulary, share: float, whole_words: bool, draw: np.random.Generator
 ) -> tuple[Sequence, np.ndarray]:
     """The sequence with some tokens hidden, and where: a share of its ordinary tokens, at least one.

@@ -26,11 +26,11 @@ from manyheads.config.training import Training
 from manyheads.console import Reporter, duration
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import Interrupted, UserError
-from manyheads.parts.samplers.base import Passes, Supply
+from manyheads.parts.samplers.base import Passes, SamplerInput
 from manyheads.pretraining.head import FILE, load_head
-from manyheads.pretraining.masking import Vocabulary, hide
+from manyheads.pretraining.masking import Vocabulary, mask_tokens
 from manyheads.pretraining.texts import collect_texts
-from manyheads.seeding import draws, generator
+from manyheads.seeding import generator, seeded_rng
 from manyheads.storage.files import restore_folder, write_folder, write_text
 from manyheads.tokens.packing import Sequence, pack
 from manyheads.tokens.tokenizer import Tokenizer
@@ -43,7 +43,7 @@ HELD_OUT = 500  # texts at the most, on which the guesses are judged before and 
 ENCODER = "encoder"  # the folder that a recipe names afterwards
 
 
-class Guesser(nn.Module):
+class MaskedLanguageModel(nn.Module):
     """An encoder and the head that guesses hidden tokens."""
 
     def __init__(self, encoder: Encoder, head: nn.Module) -> None:
@@ -67,7 +67,7 @@ class Work:
     folder: Path
     reporter: Reporter
     accelerator: Any
-    model: Guesser
+    model: MaskedLanguageModel
     tokenizer: Tokenizer
     vocabulary: Vocabulary
     encoder_folder: Path
@@ -105,11 +105,11 @@ def pretrain(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Pa
 
 def resume_pretraining(folder: Path, quiet: bool = False) -> Path:
     """Go on with pre-training that was stopped or killed, to the same result."""
-    from manyheads.config.load import load_recipe
+    from manyheads.config.load import load_run_recipe
 
     if (folder / ENCODER).is_dir():
         return folder / ENCODER
-    return _run(load_recipe(folder / "recipe.yaml"), folder, Reporter(quiet), overwrite=False)
+    return _run(load_run_recipe(folder / "recipe.yaml"), folder, Reporter(quiet), overwrite=False)
 
 
 def is_pretraining(folder: Path) -> bool:
@@ -155,15 +155,15 @@ def _prepare(recipe: Recipe, folder: Path, reporter: Reporter) -> Work:
     judged = min(HELD_OUT, len(texts) // 20)
     held_out, train = [texts[i] for i in order[:judged]], [texts[i] for i in sorted(order[judged:])]
     if not train:
-        raise UserError(f"{recipe.place('pretrain')}: there are no texts to train on.")
-    model = Guesser(loaded.encoder, head).to(accelerator.device)
+        raise UserError(f"{recipe.location('pretrain')}: there are no texts to train on.")
+    model = MaskedLanguageModel(loaded.encoder, head).to(accelerator.device)
     training = Training(
         learning_rate=settings.learning_rate,
         weight_decay=recipe.training.weight_decay,
         betas=recipe.training.betas,
         epsilon=recipe.training.epsilon,
     )
-    passes = Passes(Supply({"texts": len(train)}, {"texts": settings.batch_size}, recipe.seed), "texts")
+    passes = Passes(SamplerInput({"texts": len(train)}, {"texts": settings.batch_size}, recipe.seed), "texts")
     steps = min(settings.epochs * passes.batches, settings.max_steps or 10**12)
     hidden = "whole words" if settings.whole_words else "tokens"
     reporter.say(
@@ -184,12 +184,14 @@ def _refuse(recipe: Recipe, reporter: Reporter) -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError("pretrain runs in one process; start it without torchrun.")
     if recipe.init is not None:
-        raise UserError(f"{recipe.place('init')}: pretrain starts from an encoder; name `encoder: {recipe.init}/best`.")
+        raise UserError(
+            f"{recipe.location('init')}: pretrain starts from an encoder; name `encoder: {recipe.init}/best`."
+        )
     if recipe.pretrain.files and recipe.pretrain.tasks:
         raise UserError(
-            f"{recipe.place('pretrain', 'tasks')}: texts come from `files` or from tasks; name one of them."
+            f"{recipe.location('pretrain', 'tasks')}: texts come from `files` or from tasks; name one of them."
         )
-    for key in ("train", "layer_decay", "layer_rates"):
+    for key in ("trainable", "layer_decay", "layer_learning_rates"):
         if getattr(recipe.training, key) != Training.model_fields[key].default:
             reporter.say(f"note: training.{key} is for training; pretrain trains all of the encoder at one rate")
 
@@ -230,10 +232,10 @@ def _step(work: Work) -> float:
     set_rates(work.optimizer, settings.learning_rate, rate_factor(work.step, work.steps, settings.warmup))
     draw = generator(recipe.seed, work.step, "masking")
     texts = [work.train[row] for row in work.passes.batch(work.step).rows]
-    hidden = [hide(one, work.vocabulary, settings.share, settings.whole_words, draw) for one in texts]
+    hidden = [mask_tokens(one, work.vocabulary, settings.share, settings.whole_words, draw) for one in texts]
     targets = [torch.from_numpy(one.ids[where]).long() for one, (_, where) in zip(texts, hidden, strict=True)]
     total, loss = sum(map(len, targets)), 0.0
-    with draws(recipe.seed, work.step, "step"):
+    with seeded_rng(recipe.seed, work.step, "step"):
         for some in _passes(texts, recipe.training.tokens_per_pass):
             with work.accelerator.autocast():
                 scores = work.model([hidden[i][0] for i in some], [hidden[i][1] for i in some]).float()
@@ -241,7 +243,7 @@ def _step(work: Work) -> float:
             part = F.cross_entropy(scores, wanted, reduction="sum") / total
             part.backward()
             loss += part.item()
-    norm = nn.utils.clip_grad_norm_(work.model.parameters(), recipe.training.clip or math.inf).item()
+    norm = nn.utils.clip_grad_norm_(work.model.parameters(), recipe.training.max_grad_norm or math.inf).item()
     if not math.isfinite(loss + norm):
         raise UserError(
             f"Step {work.step + 1:,}: the loss or its gradient is not finite; lower pretrain.learning_rate."
@@ -250,7 +252,9 @@ def _step(work: Work) -> float:
     work.optimizer.zero_grad(set_to_none=True)
     work.step += 1
     work.seconds += time.monotonic() - began
-    work.log({"event": "step", "loss": loss, "rate": work.optimizer.param_groups[0]["lr"], "gradient_norm": norm})
+    work.log(
+        {"event": "step", "loss": loss, "learning_rate": work.optimizer.param_groups[0]["lr"], "gradient_norm": norm}
+    )
     return loss
 
 
@@ -275,7 +279,7 @@ def _judge(work: Work) -> dict[str, float]:
     work.model.eval()
     settings = work.recipe.pretrain
     draw = generator(work.recipe.seed, "judge")
-    hidden = [hide(one, work.vocabulary, settings.share, settings.whole_words, draw) for one in work.held_out]
+    hidden = [mask_tokens(one, work.vocabulary, settings.share, settings.whole_words, draw) for one in work.held_out]
     loss, right, total = 0.0, 0, 0
     for some in _passes(work.held_out, work.recipe.evaluate.tokens_per_pass):
         scores = work.model([hidden[i][0] for i in some], [hidden[i][1] for i in some])

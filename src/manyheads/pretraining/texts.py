@@ -30,7 +30,9 @@ def collect_texts(
     cut = 0
     for sides in texts:
         tokens = tuple(tokenise(side, tokenizer) for side in sides)
-        room = longest - (tokenizer.frame.around_one if len(sides) == 1 else tokenizer.frame.around_two)
+        room = longest - (
+            tokenizer.special_tokens.around_single if len(sides) == 1 else tokenizer.special_tokens.around_pair
+        )
         for row in range(len(tokens[0])):
             parts = [np.asarray(column[row]) for column in tokens]
             cut += len(parts) == 2 and sum(map(len, parts)) > room
@@ -52,18 +54,20 @@ def _lines(root: Path, file: str, recipe: Recipe) -> Strings:
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        place = recipe.place("pretrain", "files")
-        raise UserError(f"{place}: '{path}' cannot be read as a text file in UTF-8: {error}.") from None
+        location = recipe.location("pretrain", "files")
+        raise UserError(f"{location}: '{path}' cannot be read as a text file in UTF-8: {error}.") from None
     return Strings.of(line for line in lines if line)
 
 
 def _frame(tokenizer: Tokenizer, sides: list[np.ndarray], longest: int) -> Sequence:
-    frame = tokenizer.frame
+    special_tokens = tokenizer.special_tokens
     if len(sides) == 1:
-        ids = np.concatenate([frame.start, sides[0], frame.end])
+        ids = np.concatenate([special_tokens.start, sides[0], special_tokens.end])
         return Sequence(ids.astype(np.int64), np.zeros(len(ids), dtype=np.int64))
-    first, second = truncate_pair(len(sides[0]), len(sides[1]), longest - frame.around_two)
-    ids = np.concatenate([frame.start, sides[0][:first], frame.middle, sides[1][:second], frame.end])
-    segments = np.full(len(ids), frame.segment_b)
-    segments[: len(frame.start) + first + len(frame.middle)] = 0
+    first, second = truncate_pair(len(sides[0]), len(sides[1]), longest - special_tokens.around_pair)
+    ids = np.concatenate(
+        [special_tokens.start, sides[0][:first], special_tokens.middle, sides[1][:second], special_tokens.end]
+    )
+    segments = np.full(len(ids), special_tokens.segment_b)
+    segments[: len(special_tokens.start) + first + len(special_tokens.middle)] = 0
     return Sequence(ids.astype(np.int64), segments.astype(np.int64))

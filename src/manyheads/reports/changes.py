@@ -11,7 +11,7 @@ import numpy as np
 from manyheads.parts.metrics import primary
 from manyheads.parts.metrics.base import find
 from manyheads.reports.errors import shown
-from manyheads.reports.facts import RunFacts, TaskAnswers
+from manyheads.reports.facts import RunFacts, TaskPredictions
 from manyheads.studies.bootstrap import drawn_metric
 from manyheads.studies.statistics import Difference, Verdict, difference, verdicts
 
@@ -53,14 +53,14 @@ class Direction:
 def comparable(before: RunFacts, after: RunFacts) -> tuple[list[str], list[str]]:
     """Tasks that both runs answered on the same dev examples; and a sentence for each that they did not."""
     tasks, notes = [], []
-    for task in after.answers:
-        if task not in before.answers:
+    for task in after.predictions:
+        if task not in before.predictions:
             notes.append(f"Task {task} is in {after.name} only.")
         elif before.metrics["data"][f"{task} dev"] != after.metrics["data"][f"{task} dev"]:
             notes.append(f"Task {task} cannot be compared: the runs were measured on different dev examples.")
         else:
             tasks.append(task)
-    notes += [f"Task {task} is in {before.name} only." for task in before.answers if task not in after.answers]
+    notes += [f"Task {task} is in {before.name} only." for task in before.predictions if task not in after.predictions]
     return tasks, notes
 
 
@@ -68,13 +68,15 @@ def metric_changes(before: RunFacts, after: RunFacts, tasks: list[str]) -> list[
     """The primary metric of every task; what is said of them holds for all together (Holm)."""
     found = []
     for task in tasks:
-        metric = primary(after.answers[task].task)
+        metric = primary(after.predictions[task].task)
         dev = after.metrics["data"][f"{task} dev"]
         values = [one.metrics["dev"]["metrics"][task].get(metric) for one in (before, after)]
         if None in values:
             continue
         drawn = [
-            drawn_metric(one.answers[task].task, metric, one.answers[task].answers, one.answers[task].labels, dev)
+            drawn_metric(
+                one.predictions[task].task, metric, one.predictions[task].predictions, one.predictions[task].labels, dev
+            )
             for one in (before, after)
         ]
         defined = np.isfinite(drawn[0]) & np.isfinite(drawn[1])
@@ -87,7 +89,7 @@ def metric_changes(before: RunFacts, after: RunFacts, tasks: list[str]) -> list[
     return found
 
 
-def example_changes(before: TaskAnswers, after: TaskAnswers) -> dict[str, Direction]:
+def example_changes(before: TaskPredictions, after: TaskPredictions) -> dict[str, Direction]:
     """'better' and 'worse' examples: those that became right or wrong, of several classes those with more or fewer
     right, of numbers those that came nearer or went farther by a tenth of the scale. Those that changed most first."""
     closer = _closeness(after) - _closeness(before)
@@ -122,21 +124,21 @@ def changed_settings(before: RunFacts, after: RunFacts) -> list[dict[str, str]]:
 # --- one example ------------------------------------------------------------------------------------------------
 
 
-def _closeness(one: TaskAnswers) -> np.ndarray:
+def _closeness(one: TaskPredictions) -> np.ndarray:
     """[rows] the chance of what is true, or minus the distance from it."""
     if one.task.kind == "regression":
-        return -np.abs(one.answers - one.labels)
+        return -np.abs(one.predictions - one.labels)
     if one.task.kind == "multi-label":
-        return np.where(one.labels == 1, one.answers, 1 - one.answers).mean(axis=1)
-    return one.answers[np.arange(len(one.labels)), one.labels]
+        return np.where(one.labels == 1, one.predictions, 1 - one.predictions).mean(axis=1)
+    return one.predictions[np.arange(len(one.labels)), one.labels]
 
 
-def _right(one: TaskAnswers) -> np.ndarray:
+def _right(one: TaskPredictions) -> np.ndarray:
     """[rows] how many classes are answered rightly: of one class 0 or 1."""
     return (one.guesses == one.labels).reshape(len(one.labels), -1).sum(axis=1)
 
 
-def _direction(before: TaskAnswers, after: TaskAnswers, chosen: np.ndarray, size: np.ndarray) -> Direction:
+def _direction(before: TaskPredictions, after: TaskPredictions, chosen: np.ndarray, size: np.ndarray) -> Direction:
     rows = np.flatnonzero(chosen)
     most: Sequence[int] = rows[np.argsort(-size[rows], kind="stable")][:SHOWN].tolist() if after.texts else []
     return Direction(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyheads.reports.facts import TaskAnswers
+from manyheads.reports.facts import TaskPredictions
 from manyheads.reports.findings import wilson
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -41,7 +41,7 @@ class Slice:
     high: float
 
 
-def worst_errors(one: TaskAnswers) -> dict[str, list[Error]]:
+def worst_errors(one: TaskPredictions) -> dict[str, list[Error]]:
     """Kind of error → its worst examples, the most confident or the farthest first."""
     if not one.texts:
         return {}
@@ -49,7 +49,7 @@ def worst_errors(one: TaskAnswers) -> dict[str, list[Error]]:
         return _worst_numbers(one)
     if one.task.kind == "multi-label":
         return _worst_sets(one)
-    confidence = one.answers.max(axis=1)
+    confidence = one.predictions.max(axis=1)
     off = one.guesses - one.labels
     if one.task.kind == "ordinal":
         kinds = {
@@ -66,14 +66,14 @@ def worst_errors(one: TaskAnswers) -> dict[str, list[Error]]:
     return {kind: _first(one, wrong, confidence) for kind, wrong in kinds.items() if wrong.any()}
 
 
-def suspicious_labels(one: TaskAnswers, several: list[np.ndarray] | None = None) -> list[Error]:
+def suspicious_labels(one: TaskPredictions, several: list[np.ndarray] | None = None) -> list[Error]:
     """Examples whose label every seed contradicts with confidence: mistakes of the data, perhaps."""
     if not one.texts or one.task.kind in ("regression", "multi-label"):
         return []
-    every = several or [one.answers]
+    every = several or [one.predictions]
     chances = np.mean(every, axis=0)
     guesses = chances.argmax(axis=1)
-    agreed = np.all([answers.argmax(axis=1) == guesses for answers in every], axis=0)
+    agreed = np.all([predictions.argmax(axis=1) == guesses for predictions in every], axis=0)
     wrong = agreed & (guesses != one.labels) & (chances.max(axis=1) >= SURE)
     return _first(one, wrong, chances.max(axis=1), most=10)
 
@@ -98,13 +98,13 @@ def cut_words(texts: list[tuple[str, ...]], tokenizer: Tokenizer) -> CutWords:
     )
 
 
-def slices(one: TaskAnswers, cut: CutWords | None = None) -> list[Slice]:
+def slices(one: TaskPredictions, cut: CutWords | None = None) -> list[Slice]:
     """By length, negation, word overlap of pairs, and words that the tokenizer cuts up or does not know: accuracy, or
     mean absolute error."""
     if not one.texts:
         return []
     if one.task.kind == "regression":
-        right = np.abs(one.answers - one.labels)
+        right = np.abs(one.predictions - one.labels)
     else:  # of several classes all must be right
         right = (one.guesses == one.labels).reshape(len(one.labels), -1).all(axis=1) * 1.0
     lengths = np.array([sum(len(text.split()) for text in texts) for texts in one.texts])
@@ -138,11 +138,11 @@ def slices(one: TaskAnswers, cut: CutWords | None = None) -> list[Slice]:
 # --- one kind at a time -----------------------------------------------------------------------------------------
 
 
-def _worst_numbers(one: TaskAnswers) -> dict[str, list[Error]]:
+def _worst_numbers(one: TaskPredictions) -> dict[str, list[Error]]:
     """By more than 1 and more than 2 where the scale is 0 to 5, as in the papers; a fifth and two fifths of any."""
     low, high = one.task.bounds or (float(one.labels.min()), float(one.labels.max()))
     unit = (high - low) / 5 or 1.0
-    off = one.answers - one.labels
+    off = one.predictions - one.labels
     far, near = f"{2 * unit:.2g}", f"{unit:.2g}"
     kinds = {
         f"too high by more than {far}": off > 2 * unit,
@@ -153,14 +153,14 @@ def _worst_numbers(one: TaskAnswers) -> dict[str, list[Error]]:
     return {kind: _first(one, wrong, np.abs(off)) for kind, wrong in kinds.items() if wrong.any()}
 
 
-def _worst_sets(one: TaskAnswers) -> dict[str, list[Error]]:
-    missed = ((one.labels == 1) * (1 - one.answers)).max(axis=1)
-    added = ((one.labels == 0) * one.answers).max(axis=1)
+def _worst_sets(one: TaskPredictions) -> dict[str, list[Error]]:
+    missed = ((one.labels == 1) * (1 - one.predictions)).max(axis=1)
+    added = ((one.labels == 0) * one.predictions).max(axis=1)
     kinds = {"a class missed": missed, "a class too many": added}
     return {kind: _first(one, value >= 0.5, value) for kind, value in kinds.items() if (value >= 0.5).any()}
 
 
-def _first(one: TaskAnswers, wrong: np.ndarray, strength: np.ndarray, most: int = WORST) -> list[Error]:
+def _first(one: TaskPredictions, wrong: np.ndarray, strength: np.ndarray, most: int = WORST) -> list[Error]:
     rows = np.flatnonzero(wrong)
     rows = rows[np.argsort(-strength[rows], kind="stable")][:most]
     return [
@@ -169,7 +169,7 @@ def _first(one: TaskAnswers, wrong: np.ndarray, strength: np.ndarray, most: int 
     ]
 
 
-def shown(one: TaskAnswers, value: np.ndarray | float) -> str:
+def shown(one: TaskPredictions, value: np.ndarray | float) -> str:
     """A label or an answer as people read it."""
     names = one.task.labels.names
     if one.task.kind == "regression":

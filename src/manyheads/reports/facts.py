@@ -22,11 +22,11 @@ Records = list[dict[str, Any]]
 
 
 @dataclass
-class TaskAnswers:
+class TaskPredictions:
     """What a task answered on dev, beside what is right."""
 
     task: Task
-    answers: np.ndarray  # [rows, classes] chances, or [rows] values
+    predictions: np.ndarray  # [rows, classes] chances, or [rows] values
     labels: np.ndarray
     texts: list[tuple[str, ...]] = field(default_factory=list)  # nothing where dev's texts are not here any more
     ids: list[str] = field(default_factory=list)
@@ -35,8 +35,12 @@ class TaskAnswers:
     def guesses(self) -> np.ndarray:
         """The class or value that is answered; of a multi-label task each class, 0 or 1."""
         if self.task.kind == "regression":
-            return self.answers
-        return (self.answers >= 0.5).astype(int) if self.task.kind == "multi-label" else self.answers.argmax(axis=1)
+            return self.predictions
+        return (
+            (self.predictions >= 0.5).astype(int)
+            if self.task.kind == "multi-label"
+            else self.predictions.argmax(axis=1)
+        )
 
 
 class RunFacts:
@@ -118,13 +122,13 @@ class RunFacts:
             raise UserError(f"{file}: damaged: {error}. `manyheads evaluate` still reads the model.") from None
 
     @cached_property
-    def answers(self) -> dict[str, TaskAnswers]:
+    def predictions(self) -> dict[str, TaskPredictions]:
         """Of every task with labelled dev examples, once the run is finished."""
         tensors = self.tensors
         found = {}
         for name, task in self.tasks.items():
             if f"{name}.answers" in tensors and len(tensors[f"{name}.labels"]):
-                found[name] = TaskAnswers(task, tensors[f"{name}.answers"], tensors[f"{name}.labels"])
+                found[name] = TaskPredictions(task, tensors[f"{name}.answers"], tensors[f"{name}.labels"])
         self.notes += add_texts(found, self.run.recipe)
         return found
 
@@ -146,8 +150,8 @@ class RunFacts:
     def same_but_for_the_seed(self, task: str) -> list[np.ndarray]:
         """A task's answers by finished runs beside this one whose recipes differ from its own in the seed alone."""
         wanted = _without_seed(self.run.recipe)
-        labels = self.answers[task].labels
-        found = [self.answers[task].answers]
+        labels = self.predictions[task].labels
+        found = [self.predictions[task].predictions]
         for other in self.beside:
             if other.run.recipe.seed != self.run.recipe.seed and _without_seed(other.run.recipe) == wanted:
                 tensors = other.tensors
@@ -156,7 +160,7 @@ class RunFacts:
         return found
 
 
-def add_texts(found: dict[str, TaskAnswers], recipe: Recipe) -> list[str]:
+def add_texts(found: dict[str, TaskPredictions], recipe: Recipe) -> list[str]:
     """Texts are read again from the recipe's files, and only believed if they are what the run saw.
 
     Returns what could not be done, a sentence each.

@@ -41,10 +41,10 @@ class Headline:
 
 def headlines(facts: RunFacts) -> list[Headline]:
     found = []
-    for name, one in facts.answers.items():
+    for name, one in facts.predictions.items():
         metric = primary(one.task)
         value = facts.metrics["dev"]["metrics"][name][metric]
-        drawn = drawn_metric(one.task, metric, one.answers, one.labels, facts.metrics["data"][f"{name} dev"])
+        drawn = drawn_metric(one.task, metric, one.predictions, one.labels, facts.metrics["data"][f"{name} dev"])
         drawn = drawn[np.isfinite(drawn)]
         low, high = np.quantile(drawn, [0.025, 0.975]) if len(drawn) > 1 else (0.0, 0.0)
         if metric == "accuracy" and value is not None:
@@ -74,7 +74,7 @@ def nothing_found(facts: RunFacts) -> str:
 
 def _constant(facts: RunFacts) -> list[Finding]:
     found = []
-    for name, one in facts.answers.items():
+    for name, one in facts.predictions.items():
         if one.labels.ndim == 1 and one.task.kind != "regression" and len(one.labels) > 1:
             guessed = np.unique(one.guesses)
             if len(guessed) == 1 and len(np.unique(one.labels)) > 1:
@@ -124,7 +124,7 @@ def _starving(facts: RunFacts) -> list[Finding]:
     seen = facts.metrics.get("examples_seen", {})
     for name, task in facts.tasks.items():
         passes = seen.get(name, 0) / max(1, task.rows)
-        if facts.finished and name in facts.answers and passes < STARVED:
+        if facts.finished and name in facts.predictions and passes < STARVED:
             found.append(Finding(f"{name} was starved: {passes:.0%} of its train examples were seen.", "examples-seen"))
     return found
 
@@ -145,7 +145,7 @@ def _conflicts(facts: RunFacts) -> list[Finding]:
 def _sharing(facts: RunFacts, task: str) -> str:
     """Against the most alike of the finished runs beside this one that trained this task alone and were measured on
     the same examples. In what else they differ is said."""
-    if len(facts.answers) < 2:
+    if len(facts.predictions) < 2:
         return ""
     wanted = facts.metrics["data"][f"{task} dev"]
     alone = [
@@ -156,7 +156,7 @@ def _sharing(facts: RunFacts, task: str) -> str:
     if not alone:
         return ""
     differ = [_differences(facts.run.recipe, one.run.recipe, task) for one in alone]
-    nearest = min(range(len(alone)), key=lambda place: len(differ[place]))
+    nearest = min(range(len(alone)), key=lambda location: len(differ[location]))
     return _against(facts, alone[nearest], task, differ[nearest])
 
 
@@ -178,10 +178,10 @@ def _differences(shared: Recipe, alone: Recipe, task: str) -> list[str]:
 
 
 def _against(facts: RunFacts, alone: RunFacts, task: str, differ: list[str]) -> str:
-    ours, theirs = facts.answers[task], alone.answers[task]
+    ours, theirs = facts.predictions[task], alone.predictions[task]
     metric = primary(ours.task)
     dev = facts.metrics["data"][f"{task} dev"]
-    drawn = [drawn_metric(one.task, metric, one.answers, one.labels, dev)[None] for one in (ours, theirs)]
+    drawn = [drawn_metric(one.task, metric, one.predictions, one.labels, dev)[None] for one in (ours, theirs)]
     values = [one.metrics["dev"]["metrics"][task][metric] for one in (facts, alone)]
     if None in values:
         return ""

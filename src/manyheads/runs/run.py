@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.config.load import load_recipe
+from manyheads.config.load import load_run_recipe
 from manyheads.config.recipe import Recipe, Source
 from manyheads.console import Reporter
-from manyheads.data.dataset import Examples
+from manyheads.data.dataset import Dataset
 from manyheads.data.readers import read_chunks
-from manyheads.data.table import RawRows
+from manyheads.data.table import Table
 from manyheads.errors import UserError, nearest
 from manyheads.inference.evaluate import Evaluation, evaluate_model
 from manyheads.inference.predict import describe, predict_tasks
@@ -42,7 +42,7 @@ class Run:
 
     @cached_property
     def recipe(self) -> Recipe:
-        return load_recipe(self.folder / "recipe.yaml")
+        return load_run_recipe(self.folder / "recipe.yaml")
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Run:
     def predict(self, task: str | None, texts: Sequence[Text]) -> list[dict[str, Any]]:
         """Answers in the order of the texts: {'prediction': …} and, for classes, their probabilities."""
         chosen = self.task(task)
-        return self._answers([chosen], _examples(texts, len(chosen.columns.text), chosen.name))[chosen.name]
+        return self._predict_dataset([chosen], _examples(texts, len(chosen.columns.text), chosen.name))[chosen.name]
 
     def predict_all(self, texts: Sequence[Text]) -> dict[str, list[dict[str, Any]]]:
         """The same of every task that takes such texts, single or pairs; one encoder pass answers all that it can."""
@@ -113,13 +113,13 @@ class Run:
         chosen = [task for task in self.model.tasks.values() if len(task.columns.text) == wanted]
         if not chosen:
             raise UserError(f"{self.folder}: no task takes {'pairs' if wanted == 2 else 'single texts'}.")
-        return self._answers(chosen, _examples(texts, wanted, chosen[0].name))
+        return self._predict_dataset(chosen, _examples(texts, wanted, chosen[0].name))
 
     def predict_file(self, task: str | None, file: str | Path) -> tuple[list[str], list[dict[str, Any]]]:
         """Ids and answers for every row of a csv, tsv, jsonl or parquet file with the task's text columns."""
         chosen = self.task(task)
-        ids, answers = self._predict_file([chosen], file)
-        return ids, answers[chosen.name]
+        ids, predictions = self._predict_file([chosen], file)
+        return ids, predictions[chosen.name]
 
     def predict_file_all(self, file: str | Path) -> tuple[list[str], dict[str, list[dict[str, Any]]]]:
         """The same of every task whose text columns the file has."""
@@ -138,9 +138,9 @@ class Run:
         if not Path(file).is_file():
             raise UserError(f"{file}: no such file.")
         examples = read_unlabelled(tasks[0], [Source(file=str(file))], Path.cwd(), "test", str(file))
-        return examples.ids.to_pylist(), self._answers(tasks, examples)
+        return examples.ids.to_pylist(), self._predict_dataset(tasks, examples)
 
-    def _answers(self, tasks: list[Task], examples: Examples) -> dict[str, list[dict[str, Any]]]:
+    def _predict_dataset(self, tasks: list[Task], examples: Dataset) -> dict[str, list[dict[str, Any]]]:
         if not len(examples):
             return {task.name: [] for task in tasks}
         first = TaskTokens(tasks[0], examples, self.model.tokenizer, cached=False)
@@ -149,7 +149,7 @@ class Run:
         return {task.name: describe(task, found[task.name]) for task in tasks}
 
 
-def _examples(texts: Sequence[Text], wanted: int, task: str) -> Examples:
+def _examples(texts: Sequence[Text], wanted: int, task: str) -> Dataset:
     """Texts given by a program, checked like those of a file."""
     if isinstance(texts, str):
         raise UserError("predict takes a list of texts, found one string; put it in brackets.")
@@ -171,7 +171,7 @@ def _examples(texts: Sequence[Text], wanted: int, task: str) -> Examples:
     count = len(columns[0])
     sides, ids = tuple(map(Strings.of, columns)), Strings.of(map(str, range(count)))
     lines, files = np.arange(1, count + 1), np.zeros(count, dtype=np.int16)
-    return Examples(RawRows(sides, None, ids, lines, files, ("input",), []), None)
+    return Dataset(Table(sides, None, ids, lines, files, ("input",), []), None)
 
 
 def evaluate_with_progress(

@@ -23,9 +23,11 @@ def check_trackers(recipe: Recipe) -> None:
     here = [str(one) for one in get_available_trackers()]
     for name in recipe.trackers:
         if name not in known:
-            raise UserError(f"{recipe.place('trackers')}: no tracker '{name}'.{nearest(name, known)}")
+            raise UserError(f"{recipe.location('trackers')}: no tracker '{name}'.{nearest(name, known)}")
         if name not in here:
-            raise UserError(f"{recipe.place('trackers')}: the package of '{name}' is not installed: pip install {name}")
+            raise UserError(
+                f"{recipe.location('trackers')}: the package of '{name}' is not installed: pip install {name}"
+            )
 
 
 def tracker_settings(recipe: Recipe, folder: Path) -> dict[str, Any]:
@@ -34,8 +36,8 @@ def tracker_settings(recipe: Recipe, folder: Path) -> dict[str, Any]:
 
     if not recipe.trackers:
         return {}
-    place = ProjectConfiguration(project_dir=str(folder), logging_dir=str(folder / "trackers"))
-    return {"log_with": list(recipe.trackers), "project_config": place}
+    location = ProjectConfiguration(project_dir=str(folder), logging_dir=str(folder / "trackers"))
+    return {"log_with": list(recipe.trackers), "project_config": location}
 
 
 @contextmanager
@@ -56,7 +58,7 @@ def numbers_of(record: dict[str, Any]) -> dict[str, float]:
     """A record of the log as named numbers: 'loss/sst', 'dev/sts/pearson'."""
     found: dict[str, Any] = {}
     if record["event"] == "step":
-        found = {"rate": record["rate"], "gradient_norm": record["gradient_norm"]}
+        found = {"learning_rate": record["learning_rate"], "gradient_norm": record["gradient_norm"]}
         for key in ("loss", "weights", "surgery", "regularise"):
             found |= {f"{key}/{name}": value for name, value in record.get(key, {}).items()}
     elif record["event"] in ("evaluate", "end"):

@@ -101,7 +101,7 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def written_aside(folder: Path) -> Iterator[Path]:
+def atomic_directory(folder: Path) -> Iterator[Path]:
     """A folder to write into that becomes `folder` at the end: a run that is killed, or two at once, leave no half."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".writing-"))

@@ -70,18 +70,18 @@ class Strings:
         """What `compute` says of these strings; of those in files it is asked once, and its answer is kept there."""
         if not isinstance(self.source, StringFiles):
             return compute()
-        key = hashlib.sha256(f"{what} {self.source.place.name}".encode())
+        key = hashlib.sha256(f"{what} {self.source.location.name}".encode())
         if self.rows is not None:
             key.update(np.ascontiguousarray(self.rows).data)
-        file = self.source.place.with_name(f"{key.hexdigest()[:32]}.known")
+        file = self.source.location.with_name(f"{key.hexdigest()[:32]}.known")
         if file.is_file():
             return file.read_text()
-        answer = compute()
+        prediction = compute()
         aside = file.with_suffix(f".{os.getpid()}")
         with suppress(OSError):  # else it is computed again the next time
-            aside.write_text(answer)
+            aside.write_text(prediction)
             aside.replace(file)
-        return answer
+        return prediction
 
     def _all(self) -> pa.LargeStringArray:
         return self.source.map() if isinstance(self.source, StringFiles) else self.source
@@ -90,10 +90,10 @@ class Strings:
 class StringFiles:
     """A column's files, held open: they can be read to the end even if the cache is deleted meanwhile."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place  # without the endings
-        self._starts, self._content = (place.with_suffix(ending).open("rb") for ending in (".starts", ".bin"))
-        self._count = place.with_suffix(".starts").stat().st_size // 8 - 1
+    def __init__(self, location: Path) -> None:
+        self.location = location  # without the endings
+        self._starts, self._content = (location.with_suffix(ending).open("rb") for ending in (".starts", ".bin"))
+        self._count = location.with_suffix(".starts").stat().st_size // 8 - 1
 
     def __len__(self) -> int:
         return self._count
@@ -112,10 +112,10 @@ class StringFiles:
 class StringsWriter(AbstractContextManager["StringsWriter"]):
     """Writes a column's files, piece by piece."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, location: Path) -> None:
         self._open = ExitStack()
-        self._content = self._open.enter_context(place.with_suffix(".bin").open("wb"))
-        self._starts = self._open.enter_context(place.with_suffix(".starts").open("wb"))
+        self._content = self._open.enter_context(location.with_suffix(".bin").open("wb"))
+        self._starts = self._open.enter_context(location.with_suffix(".starts").open("wb"))
         self._end = 0
         np.zeros(1, dtype=np.int64).tofile(self._starts)
 

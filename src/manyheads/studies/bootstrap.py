@@ -26,19 +26,19 @@ def draws_of(dev: str, rows: int) -> np.ndarray:
     return counts
 
 
-def drawn_metric(task: Task, metric: str, answers: np.ndarray, labels: np.ndarray, dev: str) -> np.ndarray:
+def drawn_metric(task: Task, metric: str, predictions: np.ndarray, labels: np.ndarray, dev: str) -> np.ndarray:
     """[draws] a metric of a task, by its key in `score`; undefined values are NaN."""
     counts = draws_of(dev, len(labels))
     if metric == "accuracy" and labels.ndim == 1:
-        return (counts @ (answers.argmax(axis=1) == labels).astype(np.float32)).astype(np.float64) / len(labels)
+        return (counts @ (predictions.argmax(axis=1) == labels).astype(np.float32)).astype(np.float64) / len(labels)
     if metric == "pearson":
-        return _correlations(counts.astype(np.float64), answers.astype(np.float64), labels.astype(np.float64))
+        return _correlations(counts.astype(np.float64), predictions.astype(np.float64), labels.astype(np.float64))
     wanted = tuple(one for one in task.metrics if metric.startswith(one.name))
     alone = replace(task, metrics=wanted)
     found = np.empty(DRAWS)
     for number, count in enumerate(counts[:SLOW_DRAWS]):
         rows = np.repeat(np.arange(len(labels)), count.astype(np.int64))
-        value = score(alone, answers[rows], labels[rows])[metric]
+        value = score(alone, predictions[rows], labels[rows])[metric]
         found[number] = math.nan if value is None else value
     # the others repeat these: their variance is the same, and all metrics have draws of one length
     return np.resize(found[:SLOW_DRAWS], DRAWS)

@@ -153,7 +153,9 @@ class Measured:
             result = self.result(task, seed)
             assert result is not None
             metric = _metric(column, self.tasks)
-            return drawn_metric(result.tasks[task], metric, result.answers[task], result.labels[task], result.dev[task])
+            return drawn_metric(
+                result.tasks[task], metric, result.predictions[task], result.labels[task], result.dev[task]
+            )
         each = {name: self.drawn(name, seed) for name in self._counted}
         found = np.empty(DRAWS)
         for number in range(DRAWS):
@@ -246,8 +248,8 @@ def _columns(study: Study, base: Recipe, tasks: dict[str, Task]) -> list[str]:
     found = [column for column in wanted if column == OVERALL or _task(column) in tasks]
     for column in found:
         if column != OVERALL and not _metric_known(_metric(column, tasks), tasks[_task(column)]):
-            place = study._origin.place(("metrics",))
-            raise UserError(f"{place}: task '{_task(column)}' is not measured by '{_metric(column, tasks)}'.")
+            location = study._origin.location(("metrics",))
+            raise UserError(f"{location}: task '{_task(column)}' is not measured by '{_metric(column, tasks)}'.")
     return found
 
 

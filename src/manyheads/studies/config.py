@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from manyheads.config.load import STUDIES, explain_faults, parse_file
-from manyheads.config.location import Origin
+from manyheads.config.location import SourceLocations
 from manyheads.config.training import FileName, Model
 from manyheads.errors import UserError, nearest
 
@@ -124,7 +124,7 @@ class Study(Model):
     scales: dict[str, Scale] = {}
     """What differs at a scale (smoke, small, full, or any name)."""
 
-    _origin: Origin = PrivateAttr(default_factory=Origin)
+    _origin: SourceLocations = PrivateAttr(default_factory=SourceLocations)
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
     _whole: bool = PrivateAttr(default=True)  # no variant is left out
     _scale: str = PrivateAttr(default="")  # at which it is opened
@@ -205,7 +205,7 @@ class Study(Model):
         own = self.scales.get(self._scale, Scale()).set
         key = next((key for key in self.set if f"{key}:" in fault), "")
         where = ("scales", self._scale, "set") if key in own else ("set",)
-        return self._origin.place((*where, key) if key else where)
+        return self._origin.location((*where, key) if key else where)
 
     @property
     def seed_list(self) -> list[int]:
@@ -243,21 +243,21 @@ def load_study(source: str | Path) -> Study:
 def _check_names(study: Study) -> None:
     """Names of variants that a scale leaves out, and seeds that are set as if they were any key."""
     for name, scale in study.scales.items():
-        place = study._origin.place(("scales", name, "leave_out"))
+        location = study._origin.location(("scales", name, "leave_out"))
         for wanted in scale.leave_out:
             if wanted not in study.variants:
-                raise UserError(f"{place}: no variant '{wanted}'.{nearest(wanted, study.variants)}")
+                raise UserError(f"{location}: no variant '{wanted}'.{nearest(wanted, study.variants)}")
         if set(scale.leave_out) == set(study.variants):
-            raise UserError(f"{place}: nothing is left to compare.")
+            raise UserError(f"{location}: nothing is left to compare.")
     settings: dict[tuple[str, ...], Overrides] = {("set",): study.set}
     settings |= {("variants", name): {**one.set, **one.grid} for name, one in study.variants.items()}
     settings |= {("scales", name, "set"): one.set for name, one in study.scales.items()}
     for where, keys in settings.items():
         if "seed" in keys:
-            raise UserError(f"{study._origin.place(where)}: {SEEDS}")
+            raise UserError(f"{study._origin.location(where)}: {SEEDS}")
         for key, value in keys.items():
             if isinstance(value, dict) and (key in SECTIONS or (key.startswith("tasks.") and key.count(".") == 1)):
                 raise UserError(
-                    f"{study._origin.place((*where, key))}: would replace all of the base's {key}; set its keys one by "
-                    f"one, such as {key}.{next(iter(value), 'KEY')}."
+                    f"{study._origin.location((*where, key))}: would replace all of the base's {key}; set its keys one "
+                    f"by one, such as {key}.{next(iter(value), 'KEY')}."
                 )

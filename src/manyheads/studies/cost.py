@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
-from manyheads.parts.samplers import Supply
+from manyheads.parts.samplers import SamplerInput
 from manyheads.studies.config import Study
 from manyheads.studies.transfer import baseline_rows
 from manyheads.studies.variants import base_recipe, plan_runs, rows_of
@@ -37,13 +37,13 @@ def _examples(recipe: Recipe) -> int | None:
     if len(capped) < len(sizes):
         return None
     batches = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
-    schedule = plan_schedule(recipe, Supply(capped, batches, recipe.seed))
+    schedule = plan_schedule(recipe, SamplerInput(capped, batches, recipe.seed))
     return sum(
         len(batch.rows)
         for step in range(schedule.steps)
         for one in schedule.rounds(step)
         for batch in one
-        if batch.task in (recipe.training.only or capped)
+        if batch.task in (recipe.training.active_tasks or capped)
     )
 
 

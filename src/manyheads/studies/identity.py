@@ -12,6 +12,7 @@ from typing import Any
 from manyheads import __version__
 from manyheads.config.plugins import fingerprint
 from manyheads.config.recipe import Recipe, Source
+from manyheads.config.renamed import with_old_keys
 from manyheads.data.readers import find_file
 from manyheads.storage.files import file_sha256
 from manyheads.tasks.load import check_files
@@ -37,6 +38,7 @@ def run_identity(recipe: Recipe) -> str:
     content: dict[str, Any] = recipe.model_dump(mode="json", exclude_defaults=True)
     for key in PLACES:
         content.pop(key, None)
+    with_old_keys(content)  # results exported by version 0.1 still count
     content["data"] = {key: one for key, one in content.get("data", {}).items() if key != "root"}
     content["encoder"] = {**content.get("encoder", {}), "name": _encoder(recipe)}
     content["init"] = recipe.init and _folder_sums(Path(recipe.init) / "best")

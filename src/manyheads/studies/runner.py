@@ -77,7 +77,7 @@ class Standing:
 
 
 def run_study(
-    place: Place,
+    location: Place,
     runs: Sequence[tuple[str, Planned]],
     reporter: Reporter,
     jobs: int,
@@ -87,25 +87,25 @@ def run_study(
     """Train what is not finished, `jobs` at a time. A run that fails does not stop the others."""
     distinct = dict(reversed(runs))  # of rows that share a run the first names it
     distinct = {identity: distinct[identity] for identity, _ in runs}
-    waiting = [identity for identity in distinct if not place.results.have(identity)]
+    waiting = [identity for identity in distinct if not location.results.have(identity)]
     ready = len(distinct) - len(waiting)
     reporter.say(f"{len(distinct)} runs, {ready} finished before; {jobs} at a time with {threads} threads each")
     working: list[Work] = []
     failed: set[str] = set()
-    board = _Board(place, reporter, distinct, ready)
+    board = _Board(location, reporter, distinct, ready)
     with stop_signals() as asked:
         while (waiting or working) and not asked:
             for work in [one for one in working if one.process.poll() is not None]:
                 working.remove(work)
-                if not _finish(place, work, keep_models):
+                if not _finish(location, work, keep_models):
                     failed.add(work.identity)
-                    reporter.say(f"failed: {work.planned.label}: {_why(place, work)}")
+                    reporter.say(f"failed: {work.planned.label}: {_why(location, work)}")
                 work.log.close()  # gives up the lock, so not before the result is there for others to find
             for identity in list(waiting):
-                if place.results.have(identity):  # another process has done it
+                if location.results.have(identity):  # another process has done it
                     waiting.remove(identity)
                 elif len(working) < jobs:
-                    work_on = _start(place, identity, distinct[identity], threads)
+                    work_on = _start(location, identity, distinct[identity], threads)
                     if work_on is not None:
                         working.append(work_on)
                         waiting.remove(identity)
@@ -113,45 +113,45 @@ def run_study(
             time.sleep(0.2)
         if asked:
             _stop(working)
-            done = sum(map(place.results.have, distinct))
+            done = sum(map(location.results.have, distinct))
             raise Interrupted(
                 f"Stopped with {done} of {len(distinct)} runs finished. The same command goes on.", asked[0]
             )
     board.show([], failed, always=True)
-    return [standing(place, identity, planned) for identity, planned in runs]
+    return [standing(location, identity, planned) for identity, planned in runs]
 
 
-def run_here(place: Place, identity: str, planned: Planned) -> None:
+def run_here(location: Place, identity: str, planned: Planned) -> None:
     """Train one run in this process, if it is not finished: for trying things out."""
     from manyheads.training.loop import train
 
-    if not place.results.have(identity):
-        recipe = _named(planned.recipe, place, identity)
+    if not location.results.have(identity):
+        recipe = _named(planned.recipe, location, identity)
         run = train(recipe, overwrite=True, quiet=True)
-        place.results.collect(run, identity)
-        shutil.rmtree(place.run(identity))
+        location.results.collect(run, identity)
+        shutil.rmtree(location.run(identity))
 
 
-def standing(place: Place, identity: str, planned: Planned) -> Standing:
+def standing(location: Place, identity: str, planned: Planned) -> Standing:
     """How far a run is, as its files tell."""
-    if place.results.have(identity):
+    if location.results.have(identity):
         return Standing(planned, identity, "finished", 1.0)
-    log = place.log(identity)
+    log = location.log(identity)
     if not log.is_file():
         return Standing(planned, identity, "to do", 0.0)
-    share = _share(place.run(identity))
+    share = _share(location.run(identity))
     if _locked(log):
         return Standing(planned, identity, "running", share)
-    reason = _reason(place, identity)
+    reason = _reason(location, identity)
     return Standing(planned, identity, "failed" if reason else "stopped", share, reason)
 
 
 # --- one run ----------------------------------------------------------------------------------------------------
 
 
-def _start(place: Place, identity: str, planned: Planned, threads: int) -> Work | None:
+def _start(location: Place, identity: str, planned: Planned, threads: int) -> Work | None:
     """A process that trains a run, or goes on with it; None where another process is at it, or has just finished."""
-    log = place.log(identity)
+    log = location.log(identity)
     log.parent.mkdir(parents=True, exist_ok=True)
     output = log.open("ab")
     try:
@@ -159,16 +159,16 @@ def _start(place: Place, identity: str, planned: Planned, threads: int) -> Work 
     except BlockingIOError:
         output.close()
         return None
-    if place.results.have(identity):
+    if location.results.have(identity):
         output.close()
         return None
     output.truncate(0)
-    folder = place.run(identity)
+    folder = location.run(identity)
     words = ["resume", str(folder)]
     if not any((folder / "checkpoints").glob("*")) and not (folder / "metrics.json").is_file():
-        recipe = _named(planned.recipe, place, identity)
-        write_text(place.recipe(identity), recipe.to_yaml())
-        words = ["train", str(place.recipe(identity)), "--overwrite"]
+        recipe = _named(planned.recipe, location, identity)
+        write_text(location.recipe(identity), recipe.to_yaml())
+        words = ["train", str(location.recipe(identity)), "--overwrite"]
         shutil.rmtree(folder, ignore_errors=True)
     one_word = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")}
     process = subprocess.Popen(
@@ -182,17 +182,17 @@ def _start(place: Place, identity: str, planned: Planned, threads: int) -> Work 
     return Work(identity, planned, process, output)
 
 
-def _named(recipe: Recipe, place: Place, identity: str) -> Recipe:
-    runs = str((place.folder / "runs").resolve())
+def _named(recipe: Recipe, location: Place, identity: str) -> Recipe:
+    runs = str((location.folder / "runs").resolve())
     return recipe.model_copy(update={"name": identity, "output": runs, "report": False})
 
 
-def _finish(place: Place, work: Work, keep_models: bool) -> bool:
+def _finish(location: Place, work: Work, keep_models: bool) -> bool:
     """Collect the result of a run whose process has ended; False where it failed."""
-    folder = place.run(work.identity)
+    folder = location.run(work.identity)
     if work.process.returncode != 0 or not (folder / "metrics.json").is_file():
         return False
-    place.results.collect(Run(folder), work.identity)
+    location.results.collect(Run(folder), work.identity)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     for model in folder.glob("best*") if not keep_models else ():
         shutil.rmtree(model)
@@ -213,9 +213,9 @@ def _stop(working: list[Work]) -> None:
         work.log.close()
 
 
-def _reason(place: Place, identity: str) -> str:
+def _reason(location: Place, identity: str) -> str:
     """Why a run failed: the last error it printed, else its last line; nothing where it was only stopped."""
-    log = place.log(identity)
+    log = location.log(identity)
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     for number, line in reversed(list(enumerate(lines))):
         if line.startswith("error: "):
@@ -225,10 +225,10 @@ def _reason(place: Place, identity: str) -> str:
     return lines[-1]
 
 
-def _why(place: Place, work: Work) -> str:
+def _why(location: Place, work: Work) -> str:
     if work.process.returncode < 0:
         return f"it was killed (signal {-work.process.returncode}); the same command goes on from its last checkpoint"
-    return _reason(place, work.identity) or f"it ended with code {work.process.returncode}"
+    return _reason(location, work.identity) or f"it ended with code {work.process.returncode}"
 
 
 def _share(folder: Path) -> float:
@@ -265,8 +265,8 @@ def _locked(log: Path) -> bool:
 class _Board:
     """A line every few seconds: how many runs are done, what works now, how long it will take."""
 
-    def __init__(self, place: Place, reporter: Reporter, runs: dict[str, Planned], ready: int) -> None:
-        self.place, self.reporter, self.runs = place, reporter, runs
+    def __init__(self, location: Place, reporter: Reporter, runs: dict[str, Planned], ready: int) -> None:
+        self.location, self.reporter, self.runs = location, reporter, runs
         self.began = time.monotonic()
         self.before = ready + self._begun(())
         self.printed = 0.0
@@ -276,11 +276,11 @@ class _Board:
         if not always and now - self.printed < SECONDS_BETWEEN_LINES:
             return
         self.printed = now
-        done = sum(self.place.results.have(one) for one in self.runs)
+        done = sum(self.location.results.have(one) for one in self.runs)
         whole = done + self._begun(failed)
         worked, left = whole - self.before, len(self.runs) - len(failed) - whole
         words = [f"study {done}/{len(self.runs)} runs"]
-        words += [f"{self.runs[one].label} {_share(self.place.run(one)):.0%}" for one in working]
+        words += [f"{self.runs[one].label} {_share(self.location.run(one)):.0%}" for one in working]
         if failed:
             words.append(f"{len(failed)} failed")
         if worked > 0.05 and left > 0:
@@ -289,8 +289,8 @@ class _Board:
 
     def _begun(self, failed: Collection[str]) -> float:
         """How much is done of the runs that are not finished: some were begun before this process."""
-        unfinished = [one for one in self.runs if one not in failed and not self.place.results.have(one)]
-        return sum(_share(self.place.run(one)) for one in unfinished)
+        unfinished = [one for one in self.runs if one not in failed and not self.location.results.have(one)]
+        return sum(_share(self.location.run(one)) for one in unfinished)
 
 
 def check_folder(folder: Path) -> Place:

@@ -40,7 +40,7 @@ def _try(opened: OpenStudy, ends: bool) -> int:
     runs = [(identity, one) for identity, one in opened.runs if one.row in wanted]
     for identity, one in runs:
         try:
-            run_here(opened.place, identity, one)
+            run_here(opened.location, identity, one)
         except UserError as fault:
             raise UserError(f"{one.label}: {fault}") from None
     opened.tables()

@@ -154,8 +154,8 @@ def holm(p: Sequence[float]) -> list[float]:
     order = np.argsort(p, kind="stable")
     found = np.empty(len(p))
     running = 0.0
-    for place, index in enumerate(order):
-        running = max(running, min(1.0, (len(p) - place) * p[index]))
+    for location, index in enumerate(order):
+        running = max(running, min(1.0, (len(p) - location) * p[index]))
         found[index] = running
     return found.tolist()
 

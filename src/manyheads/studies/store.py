@@ -44,7 +44,7 @@ class Result:
     gigabytes: float
     steps: int
     examples_seen: dict[str, int]
-    answers: dict[str, np.ndarray]  # [rows, classes] chances, or [rows] values
+    predictions: dict[str, np.ndarray]  # [rows, classes] chances, or [rows] values
     labels: dict[str, np.ndarray]
     ids: dict[str, list[str]]
 
@@ -75,7 +75,7 @@ class Results:
             identity=identity,
             tasks=tasks,
             **{key: record[key] for key in kept},
-            answers={name: np.array(one, dtype=np.float64) for name, one in record["answers"].items()},
+            predictions={name: np.array(one, dtype=np.float64) for name, one in record["answers"].items()},
             labels={name: np.array(one["labels"]) for name, one in dev.items()},
             ids={name: one["ids"] for name, one in dev.items()},
         )
@@ -164,12 +164,12 @@ def _ids(run: Run, task: str) -> list[str]:
         return [row[0] for row in csv.reader(rows)][1:]
 
 
-def _rounded(answers: np.ndarray) -> list[Any]:
+def _rounded(predictions: np.ndarray) -> list[Any]:
     """Few digits, but never so few that another class would be the largest."""
-    short = np.round(answers.astype(np.float64), DIGITS if answers.ndim == 2 else DIGITS + 4)
-    if answers.ndim == 2:
-        sure = short.argmax(axis=1) == answers.argmax(axis=1)
-        short[~sure] = answers[~sure]
+    short = np.round(predictions.astype(np.float64), DIGITS if predictions.ndim == 2 else DIGITS + 4)
+    if predictions.ndim == 2:
+        sure = short.argmax(axis=1) == predictions.argmax(axis=1)
+        short[~sure] = predictions[~sure]
     return short.tolist()
 
 

@@ -32,7 +32,7 @@ class OpenStudy:
     """A study at one scale, in the folder where its runs are kept."""
 
     study: Study
-    place: Place
+    location: Place
     more: Overrides  # what the command line changes in every run
 
     @cached_property
@@ -49,8 +49,8 @@ class OpenStudy:
         wanted = self.study.to or self.rows[0].name
         found = next((row for row in self.rows if row.name == wanted), None)
         if found is None:
-            place = self.study._origin.place(("to",))
-            raise UserError(f"{place}: no row '{wanted}'.{nearest(wanted, [row.name for row in self.rows])}")
+            location = self.study._origin.location(("to",))
+            raise UserError(f"{location}: no row '{wanted}'.{nearest(wanted, [row.name for row in self.rows])}")
         return found
 
     @cached_property
@@ -72,11 +72,11 @@ class OpenStudy:
         return [(identity, one) for identity, one in self.runs if not only or one.row in only]
 
     def standings(self) -> list[Standing]:
-        return [standing(self.place, identity, planned) for identity, planned in self.runs]
+        return [standing(self.location, identity, planned) for identity, planned in self.runs]
 
     def found(self) -> Found:
         """Rows → seeds → results, of the seeds of which every run is finished."""
-        results = self.place.results
+        results = self.location.results
         found: Found = {}
         for row in [*self.rows, *self.baselines]:
             for seed in self.study.seed_list:
@@ -90,7 +90,7 @@ class OpenStudy:
         """The study's own, and a transfer matrix for everything that its baselines have in common with it."""
         found = self.found()
         if not found:
-            others = len(self.place.results.identities())
+            others = len(self.location.results.identities())
             other = f" The {others} results here are of other recipes, data or versions." if others else ""
             raise UserError(f"{self.study.name}: no run is finished yet. Start them: manyheads study run …{other}")
         wanted = self.study.equal if self.study.baselines else []
@@ -99,7 +99,7 @@ class OpenStudy:
 
     def check(self) -> None:
         """Rows, columns and published figures by name: nothing is trained for a table that cannot be made."""
-        study, place = self.study, self.study._origin.place
+        study, location = self.study, self.study._origin.location
         check_overrides(study, self.more)
         check_names(study, [*self.rows, *self.baselines])
         tasks = list(dict.fromkeys(task for _, one in self.runs for task in one.recipe.tasks))
@@ -107,31 +107,33 @@ class OpenStudy:
         for column in columns:
             task, _, metric = column.partition(".")
             if column != OVERALL and task == OVERALL:
-                raise UserError(f"{place(('metrics',))}: '{OVERALL}' has no metrics of its own, found '{column}'.")
+                raise UserError(f"{location(('metrics',))}: '{OVERALL}' has no metrics of its own, found '{column}'.")
             if column != OVERALL and task not in tasks:
-                raise UserError(f"{place(('metrics',))}: no task '{task}'.{nearest(task, [*tasks, OVERALL])}")
+                raise UserError(f"{location(('metrics',))}: no task '{task}'.{nearest(task, [*tasks, OVERALL])}")
             try:
                 find_metric(metric_name(metric) if metric else "accuracy")
             except ValueError as fault:
-                raise UserError(f"{place(('metrics',))}: {fault}") from None
+                raise UserError(f"{location(('metrics',))}: {fault}") from None
         if study.layout == "confusion" and columns[0] == OVERALL:
-            raise UserError(f"{place(('layout',))}: 'confusion' is of one task; name it first in `metrics`.")
+            raise UserError(f"{location(('layout',))}: 'confusion' is of one task; name it first in `metrics`.")
         # a depth that the paper's encoder has, or a row of another scale, is not misspelt
         known = [row.name for row in self.rows] if study._whole and not self._by_layer else list(study.published)
         for row, printed in study.published.items():
             if row not in known:
-                raise UserError(f"{place(('published', row))}: no row '{row}'.{nearest(row, known)}")
+                raise UserError(f"{location(('published', row))}: no row '{row}'.{nearest(row, known)}")
             if isinstance(printed, dict) == (study.layout == "confusion"):
                 wanted = "rows of counts" if study.layout == "confusion" else "figures by column, such as {sst: .52}"
-                raise UserError(f"{place(('published', row))}: expected {wanted}, for the layout is '{study.layout}'.")
+                raise UserError(
+                    f"{location(('published', row))}: expected {wanted}, for the layout is '{study.layout}'."
+                )
             for column in printed if isinstance(printed, dict) else ():
                 if column not in columns:
-                    where = place(("published", row, column))
+                    where = location(("published", row, column))
                     raise UserError(f"{where}: no column '{column}'.{nearest(column, columns)}")
 
     def check_metrics(self) -> None:
         """Whether tasks are measured by what the table shows: for that their data is read, so before training only."""
-        study, place = self.study, self.study._origin.place
+        study, location = self.study, self.study._origin.location
         dotted = [column.partition(".") for column in study.metrics or [] if "." in column]
         if not dotted and study.layout == "rows":
             return
@@ -139,17 +141,19 @@ class OpenStudy:
         for name, _, metric in dotted:
             measured = [one.name for one in tasks[name].metrics] if name in tasks else [metric_name(metric)]
             if metric_name(metric) not in measured:
-                where = place(("metrics",))
+                where = location(("metrics",))
                 raise UserError(f"{where}: task '{name}' is not measured by '{metric}'.{nearest(metric, measured)}")
         first = (study.metrics or list(tasks))[0].partition(".")[0]
         if study.layout == "confusion" and first in tasks and tasks[first].kind not in ("classification", "ordinal"):
-            raise UserError(f"{place(('layout',))}: task '{first}' has no classes that could be taken for one another.")
+            raise UserError(
+                f"{location(('layout',))}: task '{first}' has no classes that could be taken for one another."
+            )
         classes = len(tasks[first].labels.names) if study.layout == "confusion" and first in tasks else 0
         for row, printed in study.published.items() if classes else ():
             if len(printed) != classes:
                 raise UserError(
-                    f"{place(('published', row))}: expected {classes} rows of {classes} counts, one for each class of "
-                    f"'{first}', found {len(printed)}."
+                    f"{location(('published', row))}: expected {classes} rows of {classes} counts, one for each class "
+                    f"of '{first}', found {len(printed)}."
                 )
 
     @property

@@ -81,12 +81,12 @@ def confusions(table: StudyTable, found: Found, task: str) -> list[tuple[str, Gr
         results = [one for one in answered if one is not None and task in one.tasks]
         if not results:
             continue
-        if results[0].labels[task].ndim != 1 or results[0].answers[task].ndim != 2:
+        if results[0].labels[task].ndim != 1 or results[0].predictions[task].ndim != 2:
             raise UserError(f"layout 'confusion': task '{task}' has no classes that could be taken for one another.")
         classes = results[0].tasks[task].labels.names
         counts = np.zeros((len(classes), len(classes)))
         for one in results:
-            np.add.at(counts, (one.labels[task], one.answers[task].argmax(axis=1)), 1 / len(results))
+            np.add.at(counts, (one.labels[task], one.predictions[task].argmax(axis=1)), 1 / len(results))
         printed = table.study.published.get(name)
         lines = []
         for true, row in enumerate(counts):

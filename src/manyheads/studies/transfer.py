@@ -1,7 +1,7 @@
 """Does sharing help? Every task alone, with each other task, and with all of them, and what changed.
 
 The runs are those of one row of the study with tasks left out. At equal `examples` a task gets the very batches that it
-gets there, at the same rates (`training.only`); at equal `steps` the same number of optimizer steps, all of
+gets there, at the same rates (`training.active_tasks`); at equal `steps` the same number of optimizer steps, all of
 them its own, one batch of each task in each (batch round robin, whatever the row's sampler is).
 """
 
@@ -12,7 +12,7 @@ from itertools import combinations
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
-from manyheads.parts.samplers import Supply
+from manyheads.parts.samplers import SamplerInput
 from manyheads.studies.comparison import (
     Cell,
     Found,
@@ -51,9 +51,9 @@ def baseline_rows(study: Study, base: Recipe, shared: Row, more: Overrides) -> l
     if study.baselines is None:
         return []
     if list(shared.members) != [ALL]:
-        place = study._origin.place(("baselines",))
+        location = study._origin.location(("baselines",))
         raise UserError(
-            f"{place}: row '{shared.name}' is not one run that tasks could be left out of; choose with `to`."
+            f"{location}: row '{shared.name}' is not one run that tasks could be left out of; choose with `to`."
         )
     tasks = list(base.tasks)
     sets = [(one,) for one in tasks] + (list(combinations(tasks, 2)) if len(tasks) > 2 else [])
@@ -62,9 +62,9 @@ def baseline_rows(study: Study, base: Recipe, shared: Row, more: Overrides) -> l
     if "steps" in study.equal:
         whole = variant_recipe(study, own, more, shared.variant)
         if whole.phases:
-            place = study._origin.place(("equal",))
+            location = study._origin.location(("equal",))
             raise UserError(
-                f"{place}: row '{shared.name}' has phases, which equal steps would leave out; take 'examples'."
+                f"{location}: row '{shared.name}' has phases, which equal steps would leave out; take 'examples'."
             )
         steps = _steps(whole)
     return [
@@ -82,7 +82,7 @@ def company(tasks: tuple[str, ...], equal: str) -> str:
 
 def _left_with(tasks: tuple[str, ...], equal: str, steps: int) -> Overrides:
     if equal == "examples":
-        return {"training.only": list(tasks)}
+        return {"training.active_tasks": list(tasks)}
     own = {"tasks": list(tasks), "sampler": "batch-round-robin", "evaluate.weights": {}}
     return {**own, "phases": [{"steps": steps}]}
 
@@ -129,5 +129,5 @@ def _steps(recipe: Recipe) -> int:
     sizes = {name: len(data.train) for name, data in loaded.items()}
     batches = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
     return plan_schedule(
-        recipe, Supply(sizes, batches, recipe.seed, rows={name: one.rows for name, one in loaded.items()})
+        recipe, SamplerInput(sizes, batches, recipe.seed, rows={name: one.rows for name, one in loaded.items()})
     ).steps

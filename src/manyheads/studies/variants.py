@@ -65,12 +65,12 @@ def variant_recipe(
         told = str(fault).replace("command line: ", "")
         # whose fault is it? Of what comes first and shows it alone
         if _has_fault(load, fault):
-            raise UserError(f"{study._origin.place(('base',))}: {told}") from None
+            raise UserError(f"{study._origin.location(('base',))}: {told}") from None
         if _has_fault(load, fault, study.set):
             raise UserError(f"{study.place_of_set(told)}: {told}") from None
         if not variant or _has_fault(load, fault, study.set, more):
             raise
-        raise UserError(f"{study._origin.place(('variants', variant))}: {told}") from None
+        raise UserError(f"{study._origin.location(('variants', variant))}: {told}") from None
 
 
 def _has_fault(load: Callable[..., Recipe], wanted: UserError, *layers: Overrides) -> bool:
@@ -91,7 +91,7 @@ def check_names(study: Study, rows: list[Row]) -> None:
     names = [row.name for row in rows]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UserError(f"{study._origin.place(('variants',))}: two rows are called '{twice}'.")
+        raise UserError(f"{study._origin.location(('variants',))}: two rows are called '{twice}'.")
 
 
 def check_overrides(study: Study, more: Overrides) -> None:
@@ -144,7 +144,7 @@ def _rows(study: Study, name: str, variant: Variant, base: Recipe) -> list[Row]:
         try:
             layers = list(range(1, _depth(base) + 1))
         except UserError as fault:
-            raise UserError(f"{study._origin.place(('variants', name, 'each'))}: {fault}") from None
+            raise UserError(f"{study._origin.location(('variants', name, 'each'))}: {fault}") from None
     rows = []
     for chosen, layer in itertools.product(choices, layers):
         words: dict[str, Any] = {"layer": layer} if layer is not None else {}
@@ -184,10 +184,10 @@ def _filled(value: Any, words: dict[str, Any]) -> Any:
     if isinstance(value, list):
         return [_filled(one, words) for one in value]
     if isinstance(value, str):
-        for word, meaning in words.items():
+        for word, epoch_description in words.items():
             if value == f"{{{word}}}":
-                return meaning
-            value = value.replace(f"{{{word}}}", str(meaning))
+                return epoch_description
+            value = value.replace(f"{{{word}}}", str(epoch_description))
     return value
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from manyheads import registry
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Recipe, Source, TaskSettings
-from manyheads.data.dataset import Examples, label_columns, label_rows, read_rows, recognise_columns
+from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows, recognise_columns
 from manyheads.data.labels import LabelReader, infer_reader
 from manyheads.data.readers import find_file, read_chunks, source_name
-from manyheads.data.table import Columns, RawRows
+from manyheads.data.table import Columns, Table
 from manyheads.errors import UserError
 from manyheads.parts import metrics
 from manyheads.seeding import generator
-from manyheads.tasks.task import PARTS, Task, unfit_parts
+from manyheads.tasks.task import PARTS, Task, incompatible_parts
 
 MUCH = 10  # a class with so many times the rows of another is worth a word
 
@@ -27,10 +27,10 @@ class TaskData:
     """A task and its splits."""
 
     task: Task
-    train: Examples
-    dev: Examples
-    select: Examples | None  # held out of train to choose checkpoints on, where the recipe wants that
-    test: Examples | None
+    train: Dataset
+    dev: Dataset
+    select: Dataset | None  # held out of train to choose checkpoints on, where the recipe wants that
+    test: Dataset | None
     rows: str | None  # the name of its rows, where other tasks read the same ones
     notes: list[str]  # what the user should know of the data, one sentence each
 
@@ -50,11 +50,11 @@ def load_tasks(recipe: Recipe) -> dict[str, TaskData]:
 
 
 def read_unlabelled(
-    task: Task, sources: list[Source], root: Path, split: str, place: str, skip_bad: bool | None = None
-) -> Examples:
+    task: Task, sources: list[Source], root: Path, split: str, location: str, skip_bad: bool | None = None
+) -> Dataset:
     """The texts of a split in file order; its labels, if it has any, are not read."""
     columns = Columns(task.columns.text, None, task.columns.id)
-    return label_rows(read_rows(sources, root, split, columns, place), None, skip_bad, place)
+    return label_rows(read_rows(sources, root, split, columns, location), None, skip_bad, location)
 
 
 def same_rows(recipe: Recipe) -> dict[str, str]:
@@ -111,7 +111,7 @@ def _leaks(recipe: Recipe, rows: dict[str, str]) -> dict[str, str]:
 
 def check_files(recipe: Recipe) -> None:
     missing = [
-        f"{recipe.place('tasks', name, split, index)}: no file '{source.file}' in {recipe.data.root}."
+        f"{recipe.location('tasks', name, split, index)}: no file '{source.file}' in {recipe.data.root}."
         for name, settings in recipe.tasks.items()
         for split in ("train", "dev", "test")
         for index, source in enumerate(getattr(settings, split) or [])
@@ -131,13 +131,13 @@ def _load_task(recipe: Recipe, name: str, settings: TaskSettings, rows: str | No
     notes: list[str] = []
     sources = {split: present_sources(recipe, name, split, notes) for split in ("train", "dev", "test")}
     if not sources["train"]:
-        raise UserError(f"{recipe.place('tasks', name, 'train')}: none of its optional files is there.")
+        raise UserError(f"{recipe.location('tasks', name, 'train')}: none of its optional files is there.")
     columns = choose_columns(settings, sources["train"][0], root)
 
-    def labelled(split: str, reader: LabelReader) -> Examples:
-        place = recipe.place("tasks", name, split)
-        raw = train_rows if split == "train" else read_rows(sources[split], root, split, columns, place)
-        found = label_rows(raw, reader, skip_bad, place, blanks=rows is not None)
+    def labelled(split: str, reader: LabelReader) -> Dataset:
+        location = recipe.location("tasks", name, split)
+        raw = train_rows if split == "train" else read_rows(sources[split], root, split, columns, location)
+        found = label_rows(raw, reader, skip_bad, location, blanks=rows is not None)
         bad_labels = found.skipped - len(raw.bad)
         blank = len(found) - int(found.labelled.sum()) - bad_labels
         if blank and rows is not None:
@@ -145,16 +145,18 @@ def _load_task(recipe: Recipe, name: str, settings: TaskSettings, rows: str | No
         notes.extend(_skipped(name, split, found))
         return found
 
-    train_rows = read_rows(sources["train"], root, "train", columns, recipe.place("tasks", name, "train"))
+    train_rows = read_rows(sources["train"], root, "train", columns, recipe.location("tasks", name, "train"))
     try:
         reader = choose_reader(settings, columns, train_rows)
     except ValueError as fault:
         if not any(train_rows.distinct_labels()) and len(train_rows):
             shown = ", ".join(label_columns(columns))
-            place = recipe.place("tasks", name, "label")
-            raise UserError(f"{place}: no row of train has a label in column '{shown}'.") from None
-        label_rows(train_rows, None, skip_bad, recipe.place("tasks", name, "train"))  # bad rows, if any, are the reason
-        raise UserError(f"{recipe.place('tasks', name)}: {fault}.") from None
+            location = recipe.location("tasks", name, "label")
+            raise UserError(f"{location}: no row of train has a label in column '{shown}'.") from None
+        label_rows(
+            train_rows, None, skip_bad, recipe.location("tasks", name, "train")
+        )  # bad rows, if any, are the reason
+        raise UserError(f"{recipe.location('tasks', name)}: {fault}.") from None
     train = labelled("train", reader)
     if sources["dev"]:
         dev = labelled("dev", reader)
@@ -171,7 +173,7 @@ def _load_task(recipe: Recipe, name: str, settings: TaskSettings, rows: str | No
     notes += _imbalance(task)
     test = None
     if sources["test"]:
-        test = read_unlabelled(task, sources["test"], root, "test", recipe.place("tasks", name, "test"), skip_bad)
+        test = read_unlabelled(task, sources["test"], root, "test", recipe.location("tasks", name, "test"), skip_bad)
         notes += _skipped(name, "test", test)
     return TaskData(task, train, dev, select, test, rows, notes)
 
@@ -184,7 +186,7 @@ def present_sources(recipe: Recipe, name: str, split: str, notes: list[str]) -> 
     return [source for source in sources if source not in missing]
 
 
-def _skipped(name: str, split: str, examples: Examples) -> list[str]:
+def _skipped(name: str, split: str, examples: Dataset) -> list[str]:
     rows = "1 bad row" if examples.skipped == 1 else f"{examples.skipped:,} bad rows"
     return [f"{name}: {rows} of {split} skipped (bad_rows: skip)"] if examples.skipped else []
 
@@ -199,7 +201,7 @@ def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Column
     return Columns(found.text, found.label, settings.id)
 
 
-def choose_reader(settings: TaskSettings, columns: Columns, train: RawRows) -> LabelReader:
+def choose_reader(settings: TaskSettings, columns: Columns, train: Table) -> LabelReader:
     """How labels are read: as the recipe says, else as train's labels look. A ValueError says what does not fit."""
     found = train.distinct_labels()
     if isinstance(columns.label, tuple):  # a column per class
@@ -209,7 +211,7 @@ def choose_reader(settings: TaskSettings, columns: Columns, train: RawRows) -> L
     return infer_reader(found, settings.kind, settings.labels, settings.range, settings.separator)
 
 
-def _part(examples: Examples, at_most: int | None, rows: str, split: str) -> Examples:
+def _part(examples: Dataset, at_most: int | None, rows: str, split: str) -> Dataset:
     """At most so many rows, drawn at random and left in their order."""
     if at_most is None or at_most >= len(examples):
         return examples
@@ -217,22 +219,23 @@ def _part(examples: Examples, at_most: int | None, rows: str, split: str) -> Exa
 
 
 def _hold_out(
-    examples: Examples, recipe: Recipe, name: str, rows: str, what: str, share: float
-) -> tuple[Examples, Examples]:
+    examples: Dataset, recipe: Recipe, name: str, rows: str, what: str, share: float
+) -> tuple[Dataset, Dataset]:
     """Tasks that read the same rows hold out the same ones: none trains on what another is measured on.
 
     So does every seed: runs that differ in nothing but the seed are measured on the same examples.
     """
     if len(examples) < 2:
         raise UserError(
-            f"{recipe.place('tasks', name, 'train')}: one row is too few to hold out a {what} set{_instead(what)}."
+            f"{recipe.location('tasks', name, 'train')}: one row is too few to hold out a {what} set{_instead(what)}."
         )
     order = generator(0, what, rows).permutation(len(examples))
     count = min(len(examples) - 1, max(1, round(len(examples) * share)))
     train, dev = examples.take(np.sort(order[count:])), examples.take(np.sort(order[:count]))
     if not train.labelled.any() or not dev.labelled.any():
         raise UserError(
-            f"{recipe.place('tasks', name, 'train')}: too few labelled rows to hold out a {what} set{_instead(what)}."
+            f"{recipe.location('tasks', name, 'train')}: too few labelled rows to hold out a {what} set"
+            f"{_instead(what)}."
         )
     return train, dev
 
@@ -250,7 +253,7 @@ def _complete(
     settings: TaskSettings,
     columns: Columns,
     reader: LabelReader,
-    train: Examples,
+    train: Dataset,
     owner: Task | None,
 ) -> Task:
     assert train.labels is not None
@@ -285,21 +288,21 @@ def _complete(
         predictions=settings.predictions,
         **parts,
     )
-    faults = unfit_parts(task)
+    faults = incompatible_parts(task)
     if not faults and owner is None:
         faults = _misbuilt(task)
     if not faults:
         faults = _batch_faults(recipe, task)
     if faults:
-        raise UserError("\n".join(f"{recipe.place('tasks', name, part)}: {reason}" for part, reason in faults))
+        raise UserError("\n".join(f"{recipe.location('tasks', name, part)}: {reason}" for part, reason in faults))
     return task if task.metrics else replace(task, metrics=metrics.default_metrics(task))
 
 
-def _default_parts(settings: TaskSettings, pair: bool, reader: LabelReader) -> dict[str, Choice]:
-    encoding = settings.encoding or Choice(name="cross" if pair else "single")
+def _default_parts(settings: TaskSettings, pair: bool, reader: LabelReader) -> dict[str, PartConfig]:
+    encoding = settings.encoding or PartConfig(name="cross" if pair else "single")
     made_by = registry.find("encodings", encoding.name).factory
     similarity = made_by.gives != "features"
-    head = settings.head or Choice(name="none" if similarity else "linear")
+    head = settings.head or PartConfig(name="none" if similarity else "linear")
     head_factory = registry.find("heads", head.name).factory
     brought = head_factory.pooling(head.options) if hasattr(head_factory, "pooling") else None
     if reader.kind == "regression":
@@ -308,10 +311,10 @@ def _default_parts(settings: TaskSettings, pair: bool, reader: LabelReader) -> d
         loss = "binary-cross-entropy" if reader.kind == "multi-label" or len(reader.names) == 2 else "cross-entropy"
     return {
         "encoding": encoding,
-        "pooling": settings.pooling or brought or Choice(name=made_by.pooling),
+        "pooling": settings.pooling or brought or PartConfig(name=made_by.pooling),
         "head": head,
-        "output": settings.output or Choice(name="similarity" if similarity else "raw"),
-        "loss": settings.loss or Choice(name=loss),
+        "output": settings.output or PartConfig(name="similarity" if similarity else "raw"),
+        "loss": settings.loss or PartConfig(name=loss),
     }
 
 
@@ -322,23 +325,23 @@ def _check_shared(
     for part in PARTS:
         given = getattr(settings, part)
         if given is not None and given != getattr(owner, part):
-            place = recipe.place("tasks", name, part)
+            location = recipe.location("tasks", name, part)
             raise UserError(
-                f"{place}: this task uses the head of '{owner.name}', and with it its {part}; leave it out."
+                f"{location}: this task uses the head of '{owner.name}', and with it its {part}; leave it out."
             )
     if texts != len(owner.columns.text):
         takes = "two text columns" if owner.pair else "one text column"
-        place = recipe.place("tasks", name, "head_of")
-        raise UserError(f"{place}: the head of '{owner.name}' reads {takes}, this task has {texts}.")
+        location = recipe.location("tasks", name, "head_of")
+        raise UserError(f"{location}: the head of '{owner.name}' reads {takes}, this task has {texts}.")
     for key in ("range", "scale"):
         here, there = getattr(settings, key), getattr(recipe.tasks[owner.name], key)
         if key in settings.model_fields_set and here is not None and here != there:
-            place = recipe.place("tasks", name, key)
-            raise UserError(f"{place}: this task uses the head of '{owner.name}', and with it its {key} ({there}).")
+            location = recipe.location("tasks", name, key)
+            raise UserError(f"{location}: this task uses the head of '{owner.name}', and with it its {key} ({there}).")
     if (reader.kind, reader.names) != (owner.kind, owner.labels.names):
         here, there = (", ".join(one.names) or "numbers" for one in (reader, owner.labels))
         raise UserError(
-            f"{recipe.place('tasks', name, 'head_of')}: tasks that share a head have the same classes in one order; "
+            f"{recipe.location('tasks', name, 'head_of')}: tasks that share a head have the same classes in one order; "
             f"here {here}, in '{owner.name}' {there}. Name them alike with `labels`."
         )
 

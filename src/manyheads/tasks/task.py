@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from manyheads import registry
-from manyheads.config.part import Choice, dump_choice, head_misfit, load_choice, output_misfit
+from manyheads.config.part import PartConfig, dump_part, load_part, why_head_incompatible, why_output_incompatible
 from manyheads.config.recipe import Predictions
 from manyheads.data.labels import Kind, LabelReader
 from manyheads.data.table import Columns
@@ -22,18 +22,18 @@ class Task:
     name: str
     columns: Columns
     labels: LabelReader
-    encoding: Choice
-    pooling: Choice
-    head: Choice
-    loss: Choice
-    output: Choice = field(default_factory=lambda: Choice(name="raw"))
+    encoding: PartConfig
+    pooling: PartConfig
+    head: PartConfig
+    loss: PartConfig
+    output: PartConfig = field(default_factory=lambda: PartConfig(name="raw"))
     head_of: str | None = None  # the task whose head this one uses
     offset: float = 0.0  # a regression's head works on (label − offset) / unit
     unit: float = 1.0
     bounds: tuple[float, float] | None = None  # a regression's smallest and largest label: declared, else train's
     rows: int = 0  # labelled train rows
     counts: tuple[int, ...] = ()  # of them in each class
-    metrics: tuple[Choice, ...] = ()  # the first is the primary one, by which models are chosen
+    metrics: tuple[PartConfig, ...] = ()  # the first is the primary one, by which models are chosen
     predictions: Predictions = field(default_factory=Predictions)
 
     @property
@@ -53,10 +53,10 @@ class Task:
     def to_json(self) -> dict[str, Any]:
         return {
             **{name: getattr(self, name) for name in ("name", "head_of", "offset", "unit", "bounds", "rows", "counts")},
-            **{part: dump_choice(getattr(self, part)) for part in PARTS},
+            **{part: dump_part(getattr(self, part)) for part in PARTS},
             "columns": asdict(self.columns),
             "labels": asdict(self.labels),
-            "metrics": [dump_choice(one) for one in self.metrics],
+            "metrics": [dump_part(one) for one in self.metrics],
             "predictions": self.predictions.model_dump(),
         }
 
@@ -64,7 +64,7 @@ class Task:
     def from_json(cls, saved: dict[str, Any]) -> Task:
         columns, labels = saved["columns"], saved["labels"]
         label = columns["label"]
-        parts: dict[str, Any] = {part: load_choice(saved[part]) for part in PARTS}
+        parts: dict[str, Any] = {part: load_part(saved[part]) for part in PARTS}
         return cls(
             **{name: saved[name] for name in ("name", "head_of", "offset", "unit", "rows")},
             **parts,
@@ -78,35 +78,38 @@ class Task:
             ),
             bounds=tuple(saved["bounds"]) if saved["bounds"] else None,
             counts=tuple(saved["counts"]),
-            metrics=tuple(load_choice(one) for one in saved["metrics"]),
+            metrics=tuple(load_part(one) for one in saved["metrics"]),
             predictions=Predictions(**saved["predictions"]),
         )
 
 
-def unfit_parts(task: Task) -> list[tuple[str, str]]:
+def incompatible_parts(task: Task) -> list[tuple[str, str]]:
     """Every part that does not fit the task or the task's other parts: (key, reason)."""
 
-    def made_by(family: str, choice: Choice) -> Any:
+    def made_by(family: str, choice: PartConfig) -> Any:
         return registry.find(family, choice.name).factory
 
     encoding, head = made_by("encodings", task.encoding), made_by("heads", task.head)
     output, loss = made_by("outputs", task.output), made_by("losses", task.loss)
-    found: list[tuple[str, str | None]] = [("encoding", encoding.unfit(task)), ("loss", loss.unfit(task))]
+    found: list[tuple[str, str | None]] = [
+        ("encoding", encoding.why_incompatible(task)),
+        ("loss", loss.why_incompatible(task)),
+    ]
     similarity = encoding.gives != "features"
     two_classes = task.kind == "classification" and len(task.labels.names) == 2
     if similarity and task.kind != "regression" and not two_classes:
         reason = f"'{task.encoding.name}' gives one similarity, which serves numbers or a classification of two classes"
         found.append(("encoding", f"{reason}; this task is {task.labels.called} of {len(task.labels.names)} classes."))
-    elif similarity and loss.unfit(task) is None and _outputs(task) not in (1, None):
+    elif similarity and loss.why_incompatible(task) is None and _outputs(task) not in (1, None):
         reason = f"'{task.loss.name}' needs an output per class, '{task.encoding.name}' gives one similarity"
         found.append(("loss", f"{reason}; use 'binary-cross-entropy'."))
-    found.append(("head", head_misfit(task.encoding, task.head)))
-    output_fault = output_misfit(task.encoding, task.output)
-    found.append(("output", output_fault or output.unfit(task)))
+    found.append(("head", why_head_incompatible(task.encoding, task.head)))
+    output_fault = why_output_incompatible(task.encoding, task.output)
+    found.append(("output", output_fault or output.why_incompatible(task)))
     brought = head.pooling(task.head.options) if hasattr(head, "pooling") else None
     if brought is not None and brought != task.pooling:
         found.append(("pooling", f"head '{task.head.name}' reads the token states itself; leave 'pooling' out."))
-    found += [("metrics", metrics.unfit(one.name, task)) for one in task.metrics]
+    found += [("metrics", metrics.why_incompatible(one.name, task)) for one in task.metrics]
     if task.metrics and getattr(made_by("metrics", task.metrics[0]), "per_class", False):
         found.append(("metrics", f"'{task.metrics[0].name}' has a number per class, so it cannot be the first."))
     if len({one.model_dump_json() for one in task.metrics}) < len(task.metrics):

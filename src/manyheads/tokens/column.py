@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from manyheads.errors import UserError
-from manyheads.storage.files import cache_folder, mapped, written_aside
+from manyheads.storage.files import atomic_directory, cache_folder, mapped
 from manyheads.storage.strings import Strings
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -95,7 +95,7 @@ def _digest(texts: Strings, tokenizer: Tokenizer) -> str:
 def _tokenise_into(folder: Path, texts: Strings, tokenizer: Tokenizer) -> None:
     starts = np.zeros(len(texts) + 1, dtype=np.int64)
     done = 0
-    with written_aside(folder) as aside:
+    with atomic_directory(folder) as aside:
         with (aside / "ids.bin").open("wb") as file:
             for found in _encode_ahead(texts, tokenizer):
                 lengths = [len(ids) for ids in found]

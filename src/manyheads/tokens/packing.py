@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Keep = Literal["first", "last", "all"]  # which token states of a sequence are wanted of the encoder
+PositionsNeeded = Literal["first", "last", "all"]  # which token states of a sequence are wanted of the encoder
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Sequence:
 
     ids: np.ndarray
     segments: np.ndarray
-    keep: Keep = "all"
+    positions_needed: PositionsNeeded = "all"
     origin: tuple[str, int, int] | None = None  # (rows, row, side) where several tasks read the same rows
     states: np.ndarray | None = None  # [tokens, width] after the first `layer` layers, where those were kept …
     layer: int = 0  # … or [kept states, width] without any ids, where nothing above needs the tokens
@@ -36,12 +36,12 @@ def merge_equal(sequences: list[Sequence], everywhere: bool) -> tuple[list[Seque
     places: list[int] = []
     for number, one in enumerate(sequences):
         source = None if everywhere else one.origin or number
-        place = found.setdefault((one.ids.tobytes(), one.segments.tobytes(), source), len(distinct))
-        if place == len(distinct):
+        location = found.setdefault((one.ids.tobytes(), one.segments.tobytes(), source), len(distinct))
+        if location == len(distinct):
             distinct.append(one)
-        elif distinct[place].keep != one.keep:
-            distinct[place] = replace(distinct[place], keep="all")
-        places.append(place)
+        elif distinct[location].positions_needed != one.positions_needed:
+            distinct[location] = replace(distinct[location], positions_needed="all")
+        places.append(location)
     return distinct, places
 
 
@@ -91,7 +91,9 @@ def pack(sequences: Iterable[Sequence], device: torch.device | str = "cpu") -> P
     if given[0].states is not None and not len(given[0].ids):
         return _pack_states(given, device)
     lengths = np.array([len(one.ids) for one in given])
-    kept_lengths = np.array([length if one.keep == "all" else 1 for one, length in zip(given, lengths, strict=True)])
+    kept_lengths = np.array(
+        [length if one.positions_needed == "all" else 1 for one, length in zip(given, lengths, strict=True)]
+    )
     order = np.lexsort((kept_lengths, lengths))
     starts = np.empty(len(given), dtype=np.int64)
     kept_starts = np.empty(len(given), dtype=np.int64)
@@ -104,8 +106,8 @@ def pack(sequences: Iterable[Sequence], device: torch.device | str = "cpu") -> P
     if (kept_lengths < lengths).any():
         rows = [
             np.arange(starts[i], starts[i] + lengths[i])
-            if given[i].keep == "all"
-            else np.array([starts[i] + (lengths[i] - 1 if given[i].keep == "last" else 0)])
+            if given[i].positions_needed == "all"
+            else np.array([starts[i] + (lengths[i] - 1 if given[i].positions_needed == "last" else 0)])
             for i in order
         ]
         kept = torch.from_numpy(np.concatenate(rows)).to(device)

@@ -30,7 +30,7 @@ class Tokenizer:
         self.backend.no_padding()
         self.backend.no_truncation()
         self.fingerprint = hashlib.sha256(self.backend.to_str().encode()).hexdigest()
-        self.frame = Frame.of(self.backend)
+        self.special_tokens = SpecialTokens.of(self.backend)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens."""
@@ -38,7 +38,7 @@ class Tokenizer:
 
 
 @dataclass(frozen=True)
-class Frame:
+class SpecialTokens:
     """The special tokens around one or two sentences: start a end, or start a middle b end."""
 
     start: np.ndarray
@@ -47,7 +47,7 @@ class Frame:
     segment_b: int  # segment id of the second sentence and what follows it
 
     @classmethod
-    def of(cls, backend: tokenizers.Tokenizer) -> Frame:
+    def of(cls, backend: tokenizers.Tokenizer) -> SpecialTokens:
         found = backend.encode("a", "a")
         sentence = np.array([-1 if one is None else one for one in found.sequence_ids])
         ids = np.array(found.ids, dtype=np.int64)
@@ -60,9 +60,9 @@ class Frame:
         )
 
     @property
-    def around_one(self) -> int:
+    def around_single(self) -> int:
         return len(self.start) + len(self.end)
 
     @property
-    def around_two(self) -> int:
-        return self.around_one + len(self.middle)
+    def around_pair(self) -> int:
+        return self.around_single + len(self.middle)

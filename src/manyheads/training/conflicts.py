@@ -62,8 +62,8 @@ class Measured:
 def measure_conflicts(job: TrainingJob, phase: Phase, rounds: list[list[Batch]]) -> Measured | None:
     """The task gradients of this step, if it is time: so often that the share of work that is allowed is kept."""
     progress, share = job.progress, job.recipe.training.conflicts
-    tasks = [task for task in phase.settings.tasks or job.model.tasks if task not in progress.resting]
-    if not share or len(tasks) < 2 or not job.backward.shares(phase.train):
+    tasks = [task for task in phase.settings.tasks or job.model.tasks if task not in progress.paused]
+    if not share or len(tasks) < 2 or not job.backward.shares(phase.trainable):
         return None
     here = sum(len(batch.rows) for one in rounds for batch in one)
     allowed = share * (sum(progress.examples.values()) + here) - progress.measured

@@ -19,13 +19,13 @@ with torch.autocast("cpu", dtype=torch.bfloat16):
 """
 
 
-def check_bfloat16(place: str, probe: str = PROBE) -> None:
+def check_bfloat16(location: str, probe: str = PROBE) -> None:
     """Try bfloat16 in a process of its own, where AMX is announced: better one message than a run that is killed."""
     processor = Path("/proc/cpuinfo")
     if LIMIT in os.environ or not processor.is_file() or ANNOUNCED not in processor.read_text(encoding="utf-8"):
         return
     if subprocess.run([sys.executable, "-c", probe], capture_output=True).returncode == -signal.SIGILL:
         raise UserError(
-            f"{place}: this processor announces instructions for bf16 (AMX) and stops at them. "
+            f"{location}: this processor announces instructions for bf16 (AMX) and stops at them. "
             f"Set the environment variable {LIMIT}=AVX512_CORE_FP16, or take float32."
         )

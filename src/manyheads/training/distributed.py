@@ -101,12 +101,12 @@ class Processes:
             distributed.barrier()
 
 
-def join_processes(accelerator: Any, asked: int | None, place: str) -> Processes:
+def join_processes(accelerator: Any, asked: int | None, location: str) -> Processes:
     """The processes that came up, which must be as many as were asked for."""
     found = Processes(accelerator.process_index, accelerator.num_processes, accelerator.device)
     if asked is not None and found.count != asked:
         raise UserError(
-            f"{place}: {asked} processes were asked for, {found.count} came up. Start them with torchrun: "
+            f"{location}: {asked} processes were asked for, {found.count} came up. Start them with torchrun: "
             f"torchrun --standalone --nproc_per_node {asked} -m manyheads train RECIPE (or resume RUN)"
         )
     return found

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from manyheads.config.part import dump_choice
-from manyheads.config.training import trained_layers
+from manyheads.config.part import dump_part
+from manyheads.config.training import trainable_layers
 from manyheads.encoder.bert import Bert
 from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads, TaskTokens, evaluating
@@ -52,7 +52,7 @@ class FrozenStates:
 
 
 @dataclass(frozen=True)
-class Keeping:
+class CacheEntry:
     """Examples of a task whose states are worth keeping."""
 
     task: str
@@ -64,22 +64,22 @@ class Keeping:
     gigabytes: float
 
 
-def keep_frozen(job: TrainingJob, phase: Phase) -> None:
+def open_frozen_cache(job: TrainingJob, phase: Phase) -> None:
     """Let the tasks of a phase read kept states where that is exact, possible and pays."""
-    forget_frozen(job)
-    found = worth_keeping(job, phase)
+    close_frozen_cache(job)
+    found = worth_caching(job, phase)
     for one in found:
         one.data.frozen = _open(job, one)
     if found:
-        job.reporter.say(f"{describe_keeping(job, found)}, then read again")
+        job.reporter.say(f"{describe_frozen_cache(job, found)}, then read again")
 
 
-def forget_frozen(job: TrainingJob) -> None:
+def close_frozen_cache(job: TrainingJob) -> None:
     for data in [*job.train.values(), *job.watched.values()]:
         data.frozen = None
 
 
-def describe_keeping(job: TrainingJob, found: list[Keeping]) -> str:
+def describe_frozen_cache(job: TrainingJob, found: list[CacheEntry]) -> str:
     layer = found[0].layer
     what = "the encoder is" if layer == job.model.encoder.depth else f"layers 1–{layer} are"
     tasks = ", ".join(dict.fromkeys(one.task for one in found if one.split == "train"))
@@ -87,20 +87,20 @@ def describe_keeping(job: TrainingJob, found: list[Keeping]) -> str:
     return f"frozen layers: {what} computed once for {tasks}{dev} ({sum(one.gigabytes for one in found):.2f} GB)"
 
 
-def worth_keeping(job: TrainingJob, phase: Phase) -> list[Keeping]:
+def worth_caching(job: TrainingJob, phase: Phase) -> list[CacheEntry]:
     """What of a phase is read often enough to be kept, as far as there is room."""
     layer = _frozen_layer(job, phase)
     if not layer:
         return []
     tasks = phase.settings.tasks or list(job.model.tasks)
-    whole = bool(trained_layers(phase.train, job.model.encoder.depth)) or any(
+    whole = bool(trainable_layers(phase.trainable, job.model.encoder.depth)) or any(
         job.model.head(task).pooling.layer != layer for task in tasks
     )
     if whole and not isinstance(job.model.encoder, Bert):
         return []  # only a whole pass can be run through transformers
     perturbed = {task for one in phase.regularisers if one.reads_examples for task in one.tasks}
     passes = _passes(job, phase)
-    found: list[Keeping] = []
+    found: list[CacheEntry] = []
     limit = job.recipe.training.frozen_gigabytes
     for task in tasks:
         if passes.get(task, 0.0) < WORTH or task in perturbed:
@@ -117,7 +117,7 @@ def worth_keeping(job: TrainingJob, phase: Phase) -> list[Keeping]:
                     f"({limit:g}); computed anew each time"
                 )
                 break
-            found.append(Keeping(task, split, data, layer, whole, lengths, size))
+            found.append(CacheEntry(task, split, data, layer, whole, lengths, size))
     return found
 
 
@@ -126,7 +126,7 @@ def _frozen_layer(job: TrainingJob, phase: Phase) -> int:
     training, encoder = job.recipe.training, job.model.encoder
     if training.frozen_dropout or not training.frozen_gigabytes:
         return 0
-    learning = trained_layers(phase.train, encoder.depth)
+    learning = trainable_layers(phase.trainable, encoder.depth)
     read = [job.model.head(task).pooling.layer for task in phase.settings.tasks or job.model.tasks]
     return max(0, min([encoder.depth, *(layer - 1 for layer in learning), *read]))
 
@@ -144,12 +144,14 @@ def _passes(job: TrainingJob, phase: Phase) -> dict[str, float]:
 def _lengths(model: ManyHeads, data: TaskTokens, whole: bool) -> np.ndarray:
     """How many states each sequence has."""
     found = [
-        len(one.ids) if whole or one.keep == "all" else 1 for row in range(len(data)) for one in data.inputs(model, row)
+        len(one.ids) if whole or one.positions_needed == "all" else 1
+        for row in range(len(data))
+        for one in data.inputs(model, row)
     ]
     return np.array(found, dtype=np.int64)
 
 
-def _open(job: TrainingJob, one: Keeping) -> FrozenStates:
+def _open(job: TrainingJob, one: CacheEntry) -> FrozenStates:
     """The kept states, computed now where they are not there, or not whole."""
     model, width = job.model, job.model.encoder.width
     folder = cache_folder() / "frozen" / _fingerprint(model, one)
@@ -174,7 +176,7 @@ def _open(job: TrainingJob, one: Keeping) -> FrozenStates:
     return FrozenStates(one.layer, one.whole, rows, starts, len(one.lengths) // len(one.data))
 
 
-def _write(folder: Path, job: TrainingJob, one: Keeping) -> None:
+def _write(folder: Path, job: TrainingJob, one: CacheEntry) -> None:
     """Piece by piece, in the order of the rows; whole or not there at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
@@ -204,7 +206,7 @@ def _write(folder: Path, job: TrainingJob, one: Keeping) -> None:
 @torch.no_grad()
 def _states(model: ManyHeads, given: list[Sequence], layer: int, whole: bool) -> torch.Tensor:
     """The states of some sequences one after the other, as they were given."""
-    wanted = [Sequence(one.ids, one.segments, "all" if whole else one.keep) for one in given]
+    wanted = [Sequence(one.ids, one.segments, "all" if whole else one.positions_needed) for one in given]
     tokens = pack(wanted, model.device)
     states = model.encoder.states(model.encoder.embed(tokens), tokens, {layer})[layer]
     order = [
@@ -214,17 +216,19 @@ def _states(model: ManyHeads, given: list[Sequence], layer: int, whole: bool) ->
     return states[torch.cat(order).to(states.device)].float().cpu()
 
 
-def _fingerprint(model: ManyHeads, one: Keeping) -> str:
+def _fingerprint(model: ManyHeads, one: CacheEntry) -> str:
     """Changes with the frozen weights and what the encoder does with them, the texts, and how they become sequences."""
     encoder = model.encoder
     digest = hashlib.sha256(f"{type(encoder).__name__} {encoder.config}".encode())
     for name, tensor in encoder.state_dict().items():
         if encoder.layer_of(name) <= one.layer and not name.startswith("pooler."):
             digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
-    keep = "all" if one.whole else model.head(one.task).pooling.keep
-    encoding = json.dumps(dump_choice(model.tasks[one.task].encoding), sort_keys=True)
+    positions_needed = "all" if one.whole else model.head(one.task).pooling.positions_needed
+    encoding = json.dumps(dump_part(model.tasks[one.task].encoding), sort_keys=True)
     columns = [column.fingerprint for column in one.data.texts]
-    digest.update(json.dumps([columns, encoding, keep, one.layer, model.max_length, torch.__version__]).encode())
+    digest.update(
+        json.dumps([columns, encoding, positions_needed, one.layer, model.max_length, torch.__version__]).encode()
+    )
     return digest.hexdigest()[:32]
 
 

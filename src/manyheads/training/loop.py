@@ -15,7 +15,7 @@ from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter, duration
 from manyheads.errors import Interrupted, UserError
 from manyheads.inference.evaluate import Evaluation
-from manyheads.inference.predict import predict_tasks, write_answers, write_predictions
+from manyheads.inference.predict import predict_tasks, write_dev_predictions, write_predictions
 from manyheads.parts.metrics import better, primary
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
@@ -24,11 +24,11 @@ from manyheads.runs.trackers import tracking
 from manyheads.storage.files import restore_folder, write_text
 from manyheads.training import checkpoint as saved
 from manyheads.training.conflicts import measure_conflicts
-from manyheads.training.frozen_cache import forget_frozen, keep_frozen
+from manyheads.training.frozen_cache import close_frozen_cache, open_frozen_cache
 from manyheads.training.gradients.backward import NonFiniteLoss
 from manyheads.training.interrupt import stop_signals
 from manyheads.training.optim import clip_gradients, relative_rates, set_rates
-from manyheads.training.pausing import rest_or_return
+from manyheads.training.pausing import pause_or_resume
 from manyheads.training.plan import peak_gigabytes, short_plan
 from manyheads.training.schedule import Phase, set_trainable
 from manyheads.training.setup import TrainingJob, prepare
@@ -46,7 +46,7 @@ def train(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Run:
         if not (folder / "recipe.yaml").is_file():
             raise UserError(f"{folder}: not overwritten, because it is not a run folder: it has no recipe.yaml.")
         if recipe.init is not None and Path(recipe.init).resolve() == folder.resolve():
-            raise UserError(f"{recipe.place('init')}: a run cannot overwrite the run it starts from; change `name`.")
+            raise UserError(f"{recipe.location('init')}: a run cannot overwrite the run it starts from; change `name`.")
     return _run(recipe, folder, Reporter(quiet), overwrite)
 
 
@@ -91,14 +91,14 @@ def _train(job: TrainingJob) -> None:
             if progress.out_of_patience(recipe):
                 phase.combination.scalarizer.end_epoch()
                 job.reporter.say(f"phase {phase.name} ends after step {step:,}: {progress.why_stopped(recipe)}")
-                if phase is job.schedule.phases[-1] or len(progress.resting) == len(recipe.tasks):
+                if phase is job.schedule.phases[-1] or len(progress.paused) == len(recipe.tasks):
                     break
                 progress.step = phase.end
                 continue
             if phase is not current:
                 set_trainable(job.model, phase, recipe.training.frozen_dropout)
                 began = time.monotonic()
-                keep_frozen(job, phase)
+                open_frozen_cache(job, phase)
                 progress.seconds += time.monotonic() - began
                 current = phase
             rounds = job.rounds_of(step)
@@ -131,7 +131,7 @@ def _step(job: TrainingJob, phase: Phase, rounds: list[list[Batch]], asked: bool
     recipe, training, progress = job.recipe, job.recipe.training, job.progress
     step = progress.step
     began = time.monotonic()
-    rate = phase.peak * phase.rate_factor(step)
+    learning_rate = phase.peak * phase.rate_factor(step)
     set_rates(job.optimizer, phase.peak, phase.rate_factor(step))
     conflicts = measure_conflicts(job, phase, rounds)
     try:
@@ -139,7 +139,7 @@ def _step(job: TrainingJob, phase: Phase, rounds: list[list[Batch]], asked: bool
     except NonFiniteLoss as fault:
         where = {fault.task: fault.rows}
         raise _not_finite(job, f"the loss of task '{fault.task}'", fault.value, where) from None
-    norm = clip_gradients(job.optimizer, training.clip)
+    norm = clip_gradients(job.optimizer, training.max_grad_norm)
     if not math.isfinite(norm):
         where = {batch.task: batch.rows.tolist() for one in rounds for batch in one}
         raise _not_finite(job, f"the gradient of tasks {', '.join(where)}", norm, where)
@@ -151,12 +151,12 @@ def _step(job: TrainingJob, phase: Phase, rounds: list[list[Batch]], asked: bool
     progress.count(rounds, time.monotonic() - began)
     change: dict[str, Any] = {**job.schedule.change_at(step)}  # a new phase or epoch, with what it changes
     if step == phase.first:
-        change["rates"] = relative_rates(job.optimizer, phase.peak)
+        change["learning_rates"] = relative_rates(job.optimizer, phase.peak)
     weights = {} if isinstance(phase.combination.scalarizer, Sum) else {"weights": done.factors}  # of the scalarizer
     surgery = {"surgery": done.weights} if done.weights else {}  # what the aggregator did
     terms = {"regularise": done.terms} if done.terms else {}
     more = {**weights, **surgery, **terms, **change}
-    job.write_log({"event": "step", "loss": done.losses, "rate": rate, "gradient_norm": norm, **more})
+    job.write_log({"event": "step", "loss": done.losses, "learning_rate": learning_rate, "gradient_norm": norm, **more})
     if conflicts is not None:
         job.write_log(conflicts.record(done, phase))
     progress.note_losses(done.losses)
@@ -199,7 +199,7 @@ def _evaluate(job: TrainingJob) -> None:
                 written = folder
             else:
                 saved.link_folder(written, folder)
-    rest_or_return(job, found)
+    pause_or_resume(job, found)
 
 
 def _about(job: TrainingJob, found: Evaluation) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def _shown(job: TrainingJob, found: Evaluation, task: str) -> str:
 
 def _not_finite(job: TrainingJob, what: str, value: float, rows: dict[str, list[int]]) -> UserError:
     places = "; ".join(
-        f"{task} {', '.join(job.train[task].examples.place(row) for row in some[:4])}{' …' if len(some) > 4 else ''}"
+        f"{task} {', '.join(job.train[task].examples.location(row) for row in some[:4])}{' …' if len(some) > 4 else ''}"
         for task, some in rows.items()
     )
     kept = saved.find_checkpoints(job.folder / "checkpoints")
@@ -245,12 +245,12 @@ def _finish(job: TrainingJob) -> Run:
         job.processes.leave()
         return run
     model = run.model.to(job.accelerator.device)
-    forget_frozen(job)  # which are of the last phase's encoder
-    found, answers = evaluate_with_progress(model, job.dev, job.recipe, job.reporter)
+    close_frozen_cache(job)  # which are of the last phase's encoder
+    found, predictions = evaluate_with_progress(model, job.dev, job.recipe, job.reporter)
     folder = job.folder / "predictions"
     for name, data in job.dev.items():
-        write_predictions(folder, data, "dev", answers[name], np.flatnonzero(data.examples.labelled))
-    write_answers(job.folder / "dev.safetensors", job.dev, answers)
+        write_predictions(folder, data, "dev", predictions[name], np.flatnonzero(data.examples.labelled))
+    write_dev_predictions(job.folder / "dev.safetensors", job.dev, predictions)
     for name, tested in predict_tasks(model, job.test, job.recipe.evaluate.tokens_per_pass).items():
         write_predictions(folder, job.test[name], "test", tested)
     metrics = {
@@ -258,7 +258,7 @@ def _finish(job: TrainingJob) -> Run:
         "model": run.about,
         "best": {task or "overall": value for task, value in job.progress.best.items()},
         "examples_seen": job.progress.examples,
-        "rests": job.progress.rests,
+        "pauses": job.progress.pauses,
         "steps": job.progress.step,
         "seconds": round(job.progress.seconds, 1),
         "peak_gigabytes": round(peak_gigabytes(), 3),

@@ -26,7 +26,7 @@ def parameter_groups(
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             layer = _layer(model, name)
-            peak = training.head_rate if layer is None else None
+            peak = training.head_learning_rate if layer is None else None
             factor = _layer_factor(model, training, layer)
             decay = training.weight_decay if parameter.ndim >= 2 else 0.0
             group = groups.setdefault((factor, peak, decay), {"params": [], "places": []})
@@ -43,7 +43,13 @@ def parameter_groups(
         for (factor, peak, decay), group in groups.items()
     ]
     found += [
-        {"params": list(one.parameters()), "name": TASK_WEIGHTS, "weight_decay": 0.0, "factor": 1.0, "peak": one.rate}
+        {
+            "params": list(one.parameters()),
+            "name": TASK_WEIGHTS,
+            "weight_decay": 0.0,
+            "factor": 1.0,
+            "peak": one.learning_rate,
+        }
         for one in scalarizers
         if list(one.parameters())
     ]
@@ -61,7 +67,7 @@ def _layer_factor(model: nn.Module, training: Training, layer: int | None) -> fl
     if layer is None:
         return 1.0
     depth = int(model.encoder.depth)  # type: ignore[union-attr, arg-type]
-    own = training.layer_rates.of(depth).get(layer, 1.0) if training.layer_rates else 1.0
+    own = training.layer_learning_rates.of(depth).get(layer, 1.0) if training.layer_learning_rates else 1.0
     return training.layer_decay ** (depth - layer) * own
 
 

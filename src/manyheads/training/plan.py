@@ -16,7 +16,7 @@ from manyheads.console import Reporter, duration
 from manyheads.inference.predict import predict_tasks
 from manyheads.parts.samplers import Batch
 from manyheads.seeding import generator
-from manyheads.training.frozen_cache import describe_keeping, worth_keeping
+from manyheads.training.frozen_cache import describe_frozen_cache, worth_caching
 from manyheads.training.optim import parameter_groups
 from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import TrainingJob, assemble
@@ -77,13 +77,13 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
             "rounds per epoch": phase.sampler.epochs[0],
             "epochs": len(phase.epoch_ends),
             "sampler": (phase.settings.sampler or recipe.sampler).name,
-            "trains": str(phase.train),
-            "rate": phase.peak,
+            "trains": str(phase.trainable),
+            "learning_rate": phase.peak,
             "schedule": f"{phase.shape} after a warm-up of {phase.warmup:.0%}" if phase.warmup else phase.shape,
-            "keeps": describe_keeping(job, kept) if (kept := worth_keeping(job, phase)) else "",
+            "keeps": describe_frozen_cache(job, kept) if (kept := worth_caching(job, phase)) else "",
             "combines": describe_combination(job, phase),
             "regularises": describe_regularisers(job, phase),
-            "an epoch": phase.sampler.meaning,
+            "an epoch": phase.sampler.epoch_description,
         }
         for phase in job.schedule.phases
     ]
@@ -104,13 +104,13 @@ def _groups(job: TrainingJob) -> list[dict[str, Any]]:
                 "phase": phase.name,
                 "group": group["name"],
                 "parameters": sum(one.numel() for one in group["params"]),
-                "rate": group["lr"],
+                "learning_rate": group["lr"],
                 "decay": group["weight_decay"],
             }
             for group in parameter_groups(job.model, training, [phase.combination.scalarizer])
         ]
         learns = sum(one.numel() for one in job.model.parameters() if one.requires_grad)
-        still = {"phase": phase.name, "group": FROZEN, "parameters": whole - learns, "rate": 0.0, "decay": 0.0}
+        still = {"phase": phase.name, "group": FROZEN, "parameters": whole - learns, "learning_rate": 0.0, "decay": 0.0}
         found += [*groups, *([still] if whole > learns else [])]
     return found
 
@@ -222,8 +222,8 @@ def describe_plan(plan: Plan) -> str:
     """The sentences below the table."""
     lines = [
         f"phase {one['phase']}: {one['steps']:,} steps, {one['epochs']} epoch{'s' if one['epochs'] > 1 else ''}, "
-        f"{one['rounds per epoch']:,} rounds each, {one['sampler']}, trains {one['trains']}, rate {one['rate']:g} "
-        f"({one['schedule']}), "
+        f"{one['rounds per epoch']:,} rounds each, {one['sampler']}, trains {one['trains']}, "
+        f"learning rate {one['learning_rate']:g} ({one['schedule']}), "
         f"{one['combines']}{', regularised by ' + one['regularises'] if one['regularises'] else ''}. "
         f"{one['an epoch']}"
         for one in plan.phases
@@ -231,7 +231,7 @@ def describe_plan(plan: Plan) -> str:
     several = len(plan.phases) > 1
     for one in plan.groups:
         where = f"parameters of phase {one['phase']}" if several else "parameters"
-        rate = "" if one["group"] == FROZEN else f" at rate {one['rate']:g}, decay {one['decay']:g}"
+        rate = "" if one["group"] == FROZEN else f" at rate {one['learning_rate']:g}, decay {one['decay']:g}"
         lines.append(f"{where}: {one['group']}: {one['parameters']:,}{rate}")
     kept = [one["keeps"] for one in plan.phases if one["keeps"]]
     lines += [f"{one}; the time below is without that" for one in kept]

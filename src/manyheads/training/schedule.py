@@ -9,11 +9,11 @@ from itertools import accumulate
 from torch import nn
 
 from manyheads.config.recipe import Recipe
-from manyheads.config.training import PhaseSettings, Shape, trained_layers
+from manyheads.config.training import PhaseSettings, Shape, trainable_layers
 from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.regularisers import Regulariser, build_regularisers
-from manyheads.parts.samplers import Batch, Sampler, Supply
+from manyheads.parts.samplers import Batch, Sampler, SamplerInput
 from manyheads.parts.scalarizers import Scalarizer
 from manyheads.seeding import seed_for
 from manyheads.training.gradients.combination import Combination, build_combination
@@ -34,7 +34,7 @@ class Phase:
     peak: float  # learning rate
     warmup: float
     shape: Shape
-    train: str | list[int]  # which of the encoder learns
+    trainable: str | list[int]  # which of the encoder learns
 
     @property
     def end(self) -> int:
@@ -107,7 +107,7 @@ class Schedule:
         return [phase.sampler.round(index) for index in range(first, min(first + self.accumulate, phase.rounds))]
 
 
-def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
+def plan_schedule(recipe: Recipe, sampler_input: SamplerInput) -> Schedule:
     """The phases of a recipe over the data that there is; a recipe without phases is one."""
     training = recipe.training
     phases: list[Phase] = []
@@ -116,14 +116,14 @@ def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
     common = build_combination(recipe.combine, names)  # goes on from phase to phase
     regularisers = build_regularisers(recipe.regularise, names)  # so do they
     for number, settings in enumerate(recipe.phases or [PhaseSettings()]):
-        place = ("phases", number, "sampler") if settings.sampler is not None else ("sampler",)
-        chosen = settings.tasks or list(supply.sizes)
-        own = Supply(
-            sizes={task: size for task, size in supply.sizes.items() if task in chosen},
-            batch_sizes=supply.batch_sizes,
-            seed=seed_for(supply.seed, "phase", number) if number else supply.seed,
+        location = ("phases", number, "sampler") if settings.sampler is not None else ("sampler",)
+        chosen = settings.tasks or list(sampler_input.sizes)
+        own = SamplerInput(
+            sizes={task: size for task, size in sampler_input.sizes.items() if task in chosen},
+            batch_sizes=sampler_input.batch_sizes,
+            seed=seed_for(sampler_input.seed, "phase", number) if number else sampler_input.seed,
             epochs=settings.epochs or training.epochs,
-            rows=supply.rows,
+            rows=sampler_input.rows,
         )
         build = partial((settings.sampler or recipe.sampler).build, "samplers")
         try:
@@ -135,7 +135,7 @@ def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
                 sampler = build(own)
         except ValueError as fault:
             where = f" (phase {number + 1} trains {', '.join(own.sizes)})" if recipe.phases else ""
-            raise UserError(f"{recipe.place(*place)}: {fault}{where}.") from None
+            raise UserError(f"{recipe.location(*location)}: {fault}{where}.") from None
         ends = [first + end for end in _steps(sampler, training.accumulate)]
         last = min(ends[-1], first + settings.steps) if settings.steps else ends[-1]
         whole += last - first
@@ -158,7 +158,7 @@ def plan_schedule(recipe: Recipe, supply: Supply) -> Schedule:
                 peak=settings.learning_rate or training.learning_rate,
                 warmup=training.warmup if settings.warmup is None else settings.warmup,
                 shape=settings.schedule or training.schedule,
-                train=training.train if settings.train is None else settings.train,
+                trainable=training.trainable if settings.trainable is None else settings.trainable,
             )
         )
         first = last
@@ -172,7 +172,7 @@ def _steps(sampler: Sampler, rounds_per_step: int) -> list[int]:
 
 def set_trainable(model: ManyHeads, phase: Phase, frozen_dropout: bool = False) -> None:
     """Let learn what the phase trains. Frozen layers run without dropout: the same input gives the same states."""
-    layers = trained_layers(phase.train, model.encoder.depth)
+    layers = trainable_layers(phase.trainable, model.encoder.depth)
     for name, parameter in model.named_parameters():
         learns = not name.startswith("encoder.") or model.encoder.layer_of(name.removeprefix("encoder.")) in layers
         parameter.requires_grad_(learns and name in model.trainable)
@@ -180,7 +180,7 @@ def set_trainable(model: ManyHeads, phase: Phase, frozen_dropout: bool = False) 
     if frozen_dropout:
         return
     if 0 not in layers:
-        model.encoder.still_embeddings()
+        model.encoder.disable_embedding_dropout()
     for module in model.encoder.modules():
         parameters = list(module.parameters())
         if parameters and not any(one.requires_grad for one in parameters):

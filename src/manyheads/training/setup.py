@@ -21,8 +21,8 @@ from manyheads.console import Reporter
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
 from manyheads.inference.evaluate import fixed_subset
-from manyheads.model.multitask import ManyHeads, TaskTokens, UnfitPart
-from manyheads.parts.samplers import Batch, Supply
+from manyheads.model.multitask import IncompatiblePart, ManyHeads, TaskTokens
+from manyheads.parts.samplers import Batch, SamplerInput
 from manyheads.runs.trackers import check_trackers, numbers_of, tracker_settings
 from manyheads.storage.files import restore_folder
 from manyheads.tasks.load import load_tasks
@@ -48,11 +48,11 @@ class Progress:
     best: dict[str, dict[str, Any]] = field(default_factory=dict)  # '' or task → {"value", "step"}
     moved: bool = False  # since the last evaluation
     stale: int = 0  # evaluations since the overall score was last beaten
-    resting: list[str] = field(default_factory=list)  # tasks that have left the rotation
+    paused: list[str] = field(default_factory=list)  # tasks that have left the rotation
     peaks: dict[str, float | None] = field(default_factory=dict)  # best primary metric of tasks that may rest
     waited: dict[str, int] = field(default_factory=dict)  # evaluations since then, of those that trained on it
     seen_at: dict[str, int] = field(default_factory=dict)  # its examples at the last evaluation
-    rests: list[dict[str, Any]] = field(default_factory=list)  # who left or came back, and when
+    pauses: list[dict[str, Any]] = field(default_factory=list)  # who left or came back, and when
     measured: int = 0  # examples spent on measuring conflicts
     running: dict[str, float] = field(default_factory=dict)  # smoothed losses, for display
     speed: float = 0.0  # smoothed examples per second, for display
@@ -79,7 +79,7 @@ class Progress:
         return bool(self.why_stopped(recipe))
 
     def why_stopped(self, recipe: Recipe) -> str:
-        if len(self.resting) == len(recipe.tasks):
+        if len(self.paused) == len(recipe.tasks):
             return "all tasks rest"
         patience = recipe.training.patience
         return "the overall score has not improved" if patience is not None and self.stale >= patience else ""
@@ -114,7 +114,7 @@ class TrainingJob:
 
     def rounds_of(self, step: int) -> list[list[Batch]]:
         """The rounds of a step: what the sampler draws, without resting tasks and rows without a label for a task."""
-        left_out = {*self.progress.resting, *(name for name in self.train if name not in self.dev)}
+        left_out = {*self.progress.paused, *(name for name in self.train if name not in self.dev)}
         drawn = [[b for b in one if b.task not in left_out] for one in self.schedule.rounds(step)]
         return [[kept for batch in one if len((kept := self._labelled(batch)).rows)] for one in drawn]
 
@@ -191,7 +191,7 @@ def prepare(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -
 def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = False) -> TrainingJob:
     """The same before anything is written."""
     accelerator = start_accelerator(recipe, reporter)
-    processes = join_processes(accelerator, recipe.training.processes, recipe.place("training", "processes"))
+    processes = join_processes(accelerator, recipe.training.processes, recipe.location("training", "processes"))
     if not processes.main:
         reporter = Reporter(quiet=True)
     for file in map(Path, recipe.imports):
@@ -209,8 +209,8 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
     tasks = {name: data.task for name, data in loaded.items()}
     try:
         model = ManyHeads(encoder.encoder, tasks, tokenizer, recipe.encoder.max_length, recipe.seed)
-    except UnfitPart as fault:
-        raise UserError(f"{recipe.place('tasks', fault.task, fault.part)}: {fault}.") from None
+    except IncompatiblePart as fault:
+        raise UserError(f"{recipe.location('tasks', fault.task, fault.part)}: {fault}.") from None
     if recipe.init is not None and not going_on:
         _start_heads(model, recipe, reporter)
     _check_whole_batches(recipe, tasks, processes.count)
@@ -220,14 +220,14 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
             name: TaskTokens(data.task, examples, tokenizer, rows=data.rows)
             for name, data in loaded.items()
             if (examples := getattr(data, split)) is not None
-            and (split == "train" or name in (recipe.training.only or loaded))
+            and (split == "train" or name in (recipe.training.active_tasks or loaded))
         }
         for split in ("train", "dev", "select", "test")
     }
     sizes = {name: len(data) for name, data in splits["train"].items()}
     batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
     rows = {name: data.rows for name, data in loaded.items()}
-    schedule = plan_schedule(recipe, Supply(sizes, batch_sizes, recipe.seed, rows=rows))
+    schedule = plan_schedule(recipe, SamplerInput(sizes, batch_sizes, recipe.seed, rows=rows))
     batch_sizes |= getattr(schedule.phases[-1].sampler, "batch_sizes", {})  # some samplers choose them
     _check_layers(recipe, encoder.encoder)
     watched_rows = {
@@ -279,51 +279,52 @@ def start_accelerator(recipe: Recipe, reporter: Reporter) -> Any:
     trackers = tracker_settings(recipe, recipe.folder)
     accelerator = Accelerator(cpu=on_cpu, mixed_precision=precision, kwargs_handlers=[patient], **trackers)
     if precision == "bf16" and accelerator.device.type == "cpu" and accelerator.is_main_process:
-        check_bfloat16(recipe.place("training", "precision"))
+        check_bfloat16(recipe.location("training", "precision"))
         reporter.say("warning: on a processor bf16 is mostly slower than float32 (training.precision)")
     return accelerator
 
 
 def check_length(recipe: Recipe, encoder: Encoder) -> None:
     if (recipe.encoder.max_length or 0) > encoder.max_length:
-        place = recipe.place("encoder", "max_length")
-        raise UserError(f"{place}: this encoder reads at most {encoder.max_length} tokens.")
+        location = recipe.location("encoder", "max_length")
+        raise UserError(f"{location}: this encoder reads at most {encoder.max_length} tokens.")
 
 
 def _check_whole_batches(recipe: Recipe, tasks: dict[str, Task], processes: int) -> None:
     for name, task in tasks.items():
         if processes > 1 and registry.find("losses", task.loss.name).factory.whole_batch:
-            place = recipe.place("tasks", name, "loss")
+            location = recipe.location("tasks", name, "loss")
             reason = f"'{task.loss.name}' compares the examples of a batch, which several processes would cut up"
-            raise UserError(f"{place}: {reason}; train it in one.")
+            raise UserError(f"{location}: {reason}; train it in one.")
 
 
 def _check_layers(recipe: Recipe, encoder: Encoder) -> None:
     """Refuse layers that this encoder does not have, wherever a recipe names some."""
     training, depth = recipe.training, encoder.depth
+    layer_rates = training.layer_learning_rates
     named: dict[tuple[str | int, ...], Any] = {
         ("combine", "layers"): recipe.combine.layers,
-        ("training", "train"): training.train,
-        ("training", "layer_rates", "layers"): training.layer_rates and training.layer_rates.layers,
+        ("training", "trainable"): training.trainable,
+        ("training", "layer_learning_rates", "layers"): layer_rates and layer_rates.layers,
     }
     for number, phase in enumerate(recipe.phases or []):
-        named["phases", number, "train"] = phase.train
+        named["phases", number, "trainable"] = phase.trainable
         named["phases", number, "combine", "layers"] = phase.combine and phase.combine.layers
     for name, task in recipe.tasks.items():
         named["tasks", name, "layer_factors", "layers"] = task.layer_factors and task.layer_factors.layers
     if not len(encoder.layers) and training.layer_decay != 1:
-        place = recipe.place("training", "layer_decay")
-        raise UserError(f"{place}: this encoder's layers share their weights, and so their rate; leave it out.")
+        location = recipe.location("training", "layer_decay")
+        raise UserError(f"{location}: this encoder's layers share their weights, and so their rate; leave it out.")
     for path, layers in named.items():
         if not len(encoder.layers) and layers not in (None, "all", "heads"):
             raise UserError(
-                f"{recipe.place(*path)}: this encoder's layers share their weights; no layer can be chosen."
+                f"{recipe.location(*path)}: this encoder's layers share their weights; no layer can be chosen."
             )
         if isinstance(layers, str) and layers.startswith("top-") and int(layers.removeprefix("top-")) > depth:
-            raise UserError(f"{recipe.place(*path)}: this encoder has {depth} layers, found '{layers}'.")
+            raise UserError(f"{recipe.location(*path)}: this encoder has {depth} layers, found '{layers}'.")
         if isinstance(layers, list) and any(layer > depth for layer in layers):
             raise UserError(
-                f"{recipe.place(*path)}: layers are 1 to {depth} here, 0 is the embeddings; found {layers}."
+                f"{recipe.location(*path)}: layers are 1 to {depth} here, 0 is the embeddings; found {layers}."
             )
 
 
@@ -346,7 +347,7 @@ def _init_folder(recipe: Recipe) -> Path:
     model = folder / "best"
     restore_folder(model)
     if not model.is_dir():
-        raise UserError(f"{recipe.place('init')}: '{folder}' is not a run folder with a model in best/.")
+        raise UserError(f"{recipe.location('init')}: '{folder}' is not a run folder with a model in best/.")
     return model
 
 
@@ -358,14 +359,14 @@ def _start_heads(model: ManyHeads, recipe: Recipe, reporter: Reporter) -> None:
         before, here = (", ".join(one.tasks[name].labels.names) or "numbers" for one in (earlier, model))
         if before != here:
             raise UserError(
-                f"{recipe.place('init')}: the labels of task '{name}' are {before} in '{recipe.init}' and {here} here. "
-                "Give this run's task another name."
+                f"{recipe.location('init')}: the labels of task '{name}' are {before} in '{recipe.init}' and {here} "
+                "here. Give this run's task another name."
             )
         wanted = {key: one for key, one in model.head_states().items() if key in model.head_names(name)}
         found = {key: one for key, one in earlier.head_states().items() if key in earlier.head_names(name)}
         if {key: one.shape for key, one in wanted.items()} != {key: one.shape for key, one in found.items()}:
             raise UserError(
-                f"{recipe.place('init')}: the head of task '{name}' in '{recipe.init}' has another shape "
+                f"{recipe.location('init')}: the head of task '{name}' in '{recipe.init}' has another shape "
                 "(other classes or parts). Give this run's task another name."
             )
         model.load_state_dict(found, strict=False)

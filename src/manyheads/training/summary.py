@@ -23,7 +23,7 @@ def announce(job: TrainingJob) -> None:
         parts = ", ".join(part.name for part in (task.encoding, task.pooling, task.head, task.loss))
         own = f"the head of {task.head_of}" if task.head_of else parts
         if name not in job.dev:
-            job.reporter.say(f"task {name}: left out (training.only)")
+            job.reporter.say(f"task {name}: left out (training.active_tasks)")
             continue
         dev = int(job.dev[name].examples.labelled.sum())
         job.reporter.say(f"task {name}: {task.rows:,} train, {dev:,} dev, batch {batch_sizes[name]} ({own})")
@@ -42,8 +42,8 @@ def announce(job: TrainingJob) -> None:
     if cut and len(job.recipe.phases or []) > len(job.schedule.phases):
         length += ", later phases left out by training.max_steps"
     job.reporter.say(f"{' → '.join(_describe_phases(job))}: {length} → {job.folder}")
-    for meaning in dict.fromkeys(phase.sampler.meaning for phase in job.schedule.phases):
-        job.reporter.say(f"  {meaning}")
+    for epoch_description in dict.fromkeys(phase.sampler.epoch_description for phase in job.schedule.phases):
+        job.reporter.say(f"  {epoch_description}")
     for phase in job.schedule.phases:
         settings = phase.settings.combine or job.recipe.combine
         if settings != CombineSettings() and phase.combination not in said:
@@ -58,7 +58,7 @@ def _describe_phases(job: TrainingJob) -> list[str]:
     samplers = [(phase, (phase.settings.sampler or job.recipe.sampler).name) for phase in job.schedule.phases]
     if job.recipe.phases is None:
         return [sampler for _, sampler in samplers]
-    return [f"{phase.name} ({phase.train}; {sampler})" for phase, sampler in samplers]
+    return [f"{phase.name} ({phase.trainable}; {sampler})" for phase, sampler in samplers]
 
 
 def _together(job: TrainingJob, step: int, names: set[str]) -> bool:

@@ -47,16 +47,16 @@ def test_the_norms_are_guarded_together_as_the_papers_write_it() -> None:
 
 
 def test_how_sentences_are_framed(toy_encoder: Path) -> None:
-    frame = Tokenizer(toy_encoder).frame
+    special_tokens = Tokenizer(toy_encoder).special_tokens
     first, second = np.array([10, 11, 12]), np.array([20, 21])
-    cls, sep = int(frame.start[0]), int(frame.end[0])
-    (ids, segments), *more = find("encodings", "cross-nosep").factory(2).inputs((first, second), frame, 64)
+    cls, sep = int(special_tokens.start[0]), int(special_tokens.end[0])
+    (ids, segments), *more = find("encodings", "cross-nosep").factory(2).inputs((first, second), special_tokens, 64)
     assert ids.tolist() == [cls, 10, 11, 12, 20, 21, sep]
     assert segments.tolist() == [0, 0, 0, 0, 1, 1, 1]
     assert not more
-    plain = find("encodings", "cross-nosep").factory(2, segments=False).inputs((first, second), frame, 64)
+    plain = find("encodings", "cross-nosep").factory(2, segments=False).inputs((first, second), special_tokens, 64)
     assert plain[0][1].sum() == 0
-    both = find("encodings", "bi-concat").factory(2).inputs((first, second), frame, 4)
+    both = find("encodings", "bi-concat").factory(2).inputs((first, second), special_tokens, 4)
     assert [ids.tolist() for ids, _ in both] == [[cls, 10, 11, sep], [cls, 20, 21, sep]]
     assert all(segments.sum() == 0 for _, segments in both)
 

@@ -41,9 +41,9 @@ def test_nli_is_a_pair_with_three_classes(recipe_file: Files, toy_data: Path) ->
     assert "classification, 3 classes: contradiction " in said
     task = run.model.tasks["t"]
     assert (task.encoding.name, task.loss.name, task.labels.names) == ("cross", "cross-entropy", tuple(sorted(names)))
-    (answer,) = run.predict("t", [("a dog", "a cat")])
-    assert answer["prediction"] in names
-    assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    (prediction,) = run.predict("t", [("a dog", "a cat")])
+    assert prediction["prediction"] in names
+    assert sum(prediction["probabilities"].values()) == pytest.approx(1, abs=1e-5)
 
 
 def test_a_single_regression_with_a_range(recipe_file: Files, toy_data: Path) -> None:
@@ -51,8 +51,8 @@ def test_a_single_regression_with_a_range(recipe_file: Files, toy_data: Path) ->
     (toy_data / "score.csv").write_text("text,score\n" + "\n".join(rows) + "\n")
     run, said = trained(recipe_file, train="score.csv", range=[0, 10], output="sigmoid")
     assert "regression from 0 to 10" in said
-    (answer,) = run.predict("t", ["the film was good"])
-    assert 0 < answer["prediction"] < 10
+    (prediction,) = run.predict("t", ["the film was good"])
+    assert 0 < prediction["prediction"] < 10
     assert list(run.metrics["dev"]["metrics"]["t"]) == ["pearson", "spearman", "mse", "mae", "within"]
 
 
@@ -80,9 +80,9 @@ def test_multi_label_cells_lists_and_columns_are_read_alike(tmp_path: Path) -> N
     (tmp_path / "cells.csv").write_text("text,label\n" + cells)
     lines = "".join(json.dumps({"text": f"text {i}", "label": one}) + "\n" for i, one in enumerate(sets))
     (tmp_path / "lists.jsonl").write_text(lines)
-    answers = [",".join(str(int(name in one)) for name in ("dog", "film", "tea")) for one in sets]
+    predictions = [",".join(str(int(name in one)) for name in ("dog", "film", "tea")) for one in sets]
     (tmp_path / "columns.csv").write_text(
-        "text,dog,film,tea\n" + "".join(f"text {i},{one}\n" for i, one in enumerate(answers))
+        "text,dog,film,tea\n" + "".join(f"text {i},{one}\n" for i, one in enumerate(predictions))
     )
     expected = [[0, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 0], [1, 0, 0]]
     for settings in (
@@ -128,9 +128,9 @@ def test_multi_label_from_training_to_predictions(recipe_file: Files, toy_data: 
     loss = {"name": "binary-cross-entropy", "class_weights": "balanced"}
     run, said = trained(recipe_file, train="topics.csv", kind="multi-label", loss=loss)
     assert "multi-label, 3 classes: dog " in said
-    (answer,) = run.predict("t", ["one dog and tea"])
-    assert set(answer["probabilities"]) == set(topics)
-    assert answer["prediction"] == [name for name, chance in answer["probabilities"].items() if chance >= 0.5]
+    (prediction,) = run.predict("t", ["one dog and tea"])
+    assert set(prediction["probabilities"]) == set(topics)
+    assert prediction["prediction"] == [name for name, chance in prediction["probabilities"].items() if chance >= 0.5]
     written = (run.folder / "predictions" / "t-dev.csv").read_text().splitlines()[1:]
     assert len(written) == 3
     assert all(set(line.split(",")[1].strip('"').split(";")) <= {*topics, "[]"} for line in written)
@@ -164,10 +164,10 @@ def test_predictions_are_in_label_units_on_every_scale(
     labels = TaskTokens(data.task, data.train, run.model.tokenizer, cached=False).labels
     assert labels is not None
     assert sorted(set(labels.tolist())) == seen
-    answers = [one["prediction"] for one in run.predict("t", [("a man plays", "a man"), ("a man", "a man")])]
-    assert answers[1] == pytest.approx(5, abs=1e-4), "equal sentences are as similar as can be"
-    assert 0 <= answers[0] <= 5
-    assert np.isfinite(answers).all()
+    predictions = [one["prediction"] for one in run.predict("t", [("a man plays", "a man"), ("a man", "a man")])]
+    assert predictions[1] == pytest.approx(5, abs=1e-4), "equal sentences are as similar as can be"
+    assert 0 <= predictions[0] <= 5
+    assert np.isfinite(predictions).all()
 
 
 def test_geometric_overall_chooses_the_best_model(recipe_file: Files, toy_data: Path) -> None:

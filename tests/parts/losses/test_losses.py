@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from building import CLASSES, MULTI, NUMBERS, TWO, a_task
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 from manyheads.parts.losses import (
     BinaryCrossEntropy,
     CoSent,
@@ -149,7 +149,7 @@ GRADES = torch.tensor([5.0, 2.5, 2.4, 0.0], dtype=torch.float64)
 
 def cosine_task(loss: str, **more: object) -> tuple[object, torch.Tensor, torch.Tensor]:
     """A loss on a cosine encoding, and outputs and labels as it sees them: on the task's scale."""
-    task = a_task(labels=NUMBERS, encoding="bi-cosine", loss=Choice(name=loss, options=more))
+    task = a_task(labels=NUMBERS, encoding="bi-cosine", loss=PartConfig(name=loss, options=more))
     outputs = find("outputs", "similarity").factory(task)((COSINES[:, None] + 1) / 2)
     return task.loss.build("losses", task), outputs, (GRADES - task.offset) / task.unit
 

@@ -11,33 +11,33 @@ import numpy as np
 import pytest
 
 from manyheads import registry
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 from manyheads.data.labels import Kind, LabelReader
 from manyheads.data.table import Columns
-from manyheads.parts.metrics import better, default_metrics, metric, overall, primary, score, unfit
+from manyheads.parts.metrics import better, default_metrics, metric, overall, primary, score, why_incompatible
 from manyheads.registry import Part, find, parts
 from manyheads.tasks.task import Task
 
 
-def a_task(kind: Kind, classes: int = 0, *metrics: str | Choice, bounds: tuple[float, float] | None = None) -> Task:
+def a_task(kind: Kind, classes: int = 0, *metrics: str | PartConfig, bounds: tuple[float, float] | None = None) -> Task:
     """A task with classes a, b, c, …"""
     names = tuple("abcdefgh"[:classes])
     return Task(
         name="task",
         columns=Columns(("text",), "label", None),
         labels=LabelReader(kind, names, {name: index for index, name in enumerate(names)}),
-        encoding=Choice(name="single"),
-        pooling=Choice(name="head-pooler"),
-        head=Choice(name="linear"),
-        loss=Choice(name="mse"),
+        encoding=PartConfig(name="single"),
+        pooling=PartConfig(name="head-pooler"),
+        head=PartConfig(name="linear"),
+        loss=PartConfig(name="mse"),
         bounds=bounds,
-        metrics=tuple(Choice(name=one) if isinstance(one, str) else one for one in metrics),
+        metrics=tuple(PartConfig(name=one) if isinstance(one, str) else one for one in metrics),
     )
 
 
 def value(name: str, task: Task, predicted: Any, labels: Any, **options: Any) -> float | None:
     """One metric of a task, through `score`."""
-    task = Task(**{**task.__dict__, "metrics": (Choice(name=name, options=options),)})
+    task = Task(**{**task.__dict__, "metrics": (PartConfig(name=name, options=options),)})
     return score(task, np.asarray(predicted), np.asarray(labels))[primary(task)]
 
 
@@ -194,17 +194,17 @@ def random_predictions(task: Task, seed: int) -> np.ndarray:
 @pytest.mark.parametrize("part", METRICS, ids=lambda part: part.name)
 def test_every_metric_keeps_its_promises(part: Part) -> None:
     measure: Any = part.factory
-    fitting = [task for task in TASKS if unfit(part.name, task) is None]
+    fitting = [task for task in TASKS if why_incompatible(part.name, task) is None]
     assert fitting, "it serves some task"
     best = {"share": 1.0 if measure.best == "high" else 0.0, "correlation": 1.0, "error": 0.0}[measure.scale]
     low, high = {"share": (0, 1), "correlation": (-1, 1), "error": (0, np.inf)}[measure.scale]
     for task in TASKS:
         if task not in fitting:
-            assert f"'{part.name}' needs" in str(unfit(part.name, task)), "a refusal has a reason"
+            assert f"'{part.name}' needs" in str(why_incompatible(part.name, task)), "a refusal has a reason"
             continue
         found = measure(perfect(task), some_labels(task), task)
         assert isinstance(found, dict if measure.per_class else float)
-        own = Task(**{**task.__dict__, "metrics": (Choice(name=part.name),)})
+        own = Task(**{**task.__dict__, "metrics": (PartConfig(name=part.name),)})
         exact = score(own, perfect(task), some_labels(task))
         assert all(one == pytest.approx(best) for one in exact.values()), "perfect predictions give the best value"
         assert overall({"task": exact}, {"task": own}) == pytest.approx(1.0)
@@ -238,18 +238,21 @@ def test_options_are_the_keyword_only_arguments() -> None:
     with pytest.raises(ValueError, match=r"'within' has no option 'tolerence'\. Did you mean 'tolerance'"):
         find("metrics", "within").check({"tolerence": 0.1})
     with pytest.raises(ValueError, match=r"unknown metric 'acuracy'\. Did you mean 'accuracy'"):
-        unfit("acuracy", TWO)
+        why_incompatible("acuracy", TWO)
 
 
 def test_refusals_say_why() -> None:
-    assert unfit("auc", ORDINAL) == "'auc' needs two classes, this task has 5; use 'macro-f1'."
-    assert unfit("pearson", CLASSES) == "'pearson' needs numbers, this task is a classification."
-    assert unfit("accuracy", NUMBERS) == "'accuracy' needs one class per example, this task is a regression."
-    assert unfit("kappa", MULTI) == "'kappa' needs one class per example, this task is multi-label."
-    assert unfit("macro-f1", NUMBERS) == "'macro-f1' needs classes, this task is a regression."
-    assert unfit("exact-match", ORDINAL) == "'exact-match' needs several classes per example, this task is ordinal."
-    assert unfit("auc", a_task("ordinal", 2)) is None
-    assert unfit("auc", MULTI) is None
+    assert why_incompatible("auc", ORDINAL) == "'auc' needs two classes, this task has 5; use 'macro-f1'."
+    assert why_incompatible("pearson", CLASSES) == "'pearson' needs numbers, this task is a classification."
+    assert why_incompatible("accuracy", NUMBERS) == "'accuracy' needs one class per example, this task is a regression."
+    assert why_incompatible("kappa", MULTI) == "'kappa' needs one class per example, this task is multi-label."
+    assert why_incompatible("macro-f1", NUMBERS) == "'macro-f1' needs classes, this task is a regression."
+    assert (
+        why_incompatible("exact-match", ORDINAL)
+        == "'exact-match' needs several classes per example, this task is ordinal."
+    )
+    assert why_incompatible("auc", a_task("ordinal", 2)) is None
+    assert why_incompatible("auc", MULTI) is None
 
 
 def test_a_metric_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,10 +263,13 @@ def test_a_metric_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         """Largest errors."""
         return {f"top {k + 1}": error for k, error in enumerate(np.sort(np.abs(predicted - labels))[::-1][:of])}
 
-    task = a_task("regression", 0, Choice(name="largest", options={"of": 2}))
+    task = a_task("regression", 0, PartConfig(name="largest", options={"of": 2}))
     found = score(task, np.array([1.0, 2.0, 4.0]), np.array([0.0, 2.0, 1.0]))
     assert found == {"largest(of=2)/top 1": 3.0, "largest(of=2)/top 2": 1.0}
-    assert unfit("largest", TWO) == "'largest' needs classes in order or numbers, this task is a classification."
+    assert (
+        why_incompatible("largest", TWO)
+        == "'largest' needs classes in order or numbers, this task is a classification."
+    )
 
 
 # --- a task's metrics ------------------------------------------------------------------------------------------
@@ -272,7 +278,7 @@ def test_a_metric_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("task", TASKS, ids=["classes", "two classes", "ordinal", "multi-label", "regression"])
 def test_default_metrics_fit_and_come_in_order(task: Task) -> None:
     names = [choice.name for choice in default_metrics(task)]
-    assert [unfit(name, task) for name in names] == [None] * len(names)
+    assert [why_incompatible(name, task) for name in names] == [None] * len(names)
     found = score(task, perfect(task), some_labels(task))
     assert list(found) == names
     assert primary(task) == names[0]
@@ -290,7 +296,7 @@ def test_default_metrics_by_kind() -> None:
 
 
 def test_chosen_metrics_come_in_order_and_options_tell_them_apart() -> None:
-    strict = Choice(name="within", options={"tolerance": 0.1})
+    strict = PartConfig(name="within", options={"tolerance": 0.1})
     task = a_task("regression", 0, strict, "within", "mae", bounds=(0.0, 5.0))
     found = score(task, np.array([1.0, 2.5]), np.array([0.0, 2.0]))
     assert found == {"within(tolerance=0.1)": 0.5, "within": 1.0, "mae": 0.75}

@@ -13,7 +13,7 @@ import torch
 from building import CLASSES, MULTI, NUMBERS, TWO, a_task
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.regularisers import Regulariser, divergence
-from manyheads.parts.regularisers.base import View
+from manyheads.parts.regularisers.base import ForwardPass
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.registry import find
@@ -88,8 +88,8 @@ def one_by_one(model: ManyHeads, data: dict[str, Rows], noise: torch.Tensor, sma
     packed = model.pack([(task, inputs) for task, _, inputs in passing], merge=False)
     total = torch.zeros((), dtype=torch.float64)
     for (task, rows, inputs), where in zip(passing, packed.where, strict=True):
-        for example, place in zip(inputs, where.tolist(), strict=True):
-            start, length = int(packed.tokens.starts[place]), int(packed.tokens.lengths[place])
+        for example, location in zip(inputs, where.tolist(), strict=True):
+            start, length = int(packed.tokens.starts[location]), int(packed.tokens.lengths[location])
             alone = model.pack([(task, [example])])
             embedded = model.encoder.embed(alone.tokens)
             clean = model.read(embedded, alone)[0]
@@ -168,10 +168,10 @@ def test_smart_equals_a_slow_reference(
 
 
 def test_smart_with_weight_0_is_plain_training(toy_encoder: Path) -> None:
-    from manyheads.config.part import Choice
+    from manyheads.config.part import PartConfig
     from manyheads.parts.regularisers import build_regularisers
 
-    assert build_regularisers([Choice(name="smart", options={"weight": 0.0})], NAMES) == ()
+    assert build_regularisers([PartConfig(name="smart", options={"weight": 0.0})], NAMES) == ()
 
 
 def test_smart_is_on_for_the_tasks_named(toy_encoder: Path) -> None:
@@ -242,15 +242,15 @@ def test_every_pass_has_the_masks_asked_for(
     model, data = setting(toy_encoder, dropout=0.3, attention_dropout=0.2)
     model.train()
     states: list[torch.Tensor] = []
-    real = View.read
+    real = ForwardPass.read
 
-    def watched(view: View, embedded: torch.Tensor, same_masks: bool) -> Any:
-        found = real(view, embedded, same_masks)
-        again = real(view, embedded, True)
+    def watched(forward_pass: ForwardPass, embedded: torch.Tensor, same_masks: bool) -> Any:
+        found = real(forward_pass, embedded, same_masks)
+        again = real(forward_pass, embedded, True)
         states.append(torch.stack([(one - other).abs().max() for one, other in zip(found, again, strict=True)]).max())
         return found
 
-    monkeypatch.setattr(View, "read", watched)
+    monkeypatch.setattr(ForwardPass, "read", watched)
     run(model, data, [build("smart", steps=2, masks=masks)])
     assert len(states) == 3
     assert all(bool(one == 0) == same for one in states)

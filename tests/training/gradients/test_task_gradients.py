@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from building import CLASSES, NUMBERS, TWO, a_task
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.aggregators import Aggregator
 from manyheads.parts.samplers import Batch
@@ -153,7 +153,7 @@ def test_a_head_that_tasks_share_is_operated_on_too(toy_encoder: Path) -> None:
 
 
 def test_a_layer_that_a_group_shares_is_operated_on_too(toy_encoder: Path) -> None:
-    together = Choice(name="bi-shared", options={"group": "pairs"})
+    together = PartConfig(name="bi-shared", options={"group": "pairs"})
     tasks = [
         a_task(name="a", labels=CLASSES, encoding=together),
         a_task(name="b", labels=TWO, encoding=together),

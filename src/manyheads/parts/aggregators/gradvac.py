@@ -33,7 +33,7 @@ class GradVac(Aggregator):
 
     def forward(self, gramian: Tensor, present: Sequence[str]) -> Tensor:
         size = len(present)
-        place = [self.tasks.index(task) for task in present]
+        location = [self.tasks.index(task) for task in present]
         rows = torch.eye(size, dtype=gramian.dtype)  # p_i = Σ_k rows[i, k]·g_k
         norms = gramian.diagonal().clamp(min=0).sqrt()
         for i in range(size):
@@ -42,9 +42,9 @@ class GradVac(Aggregator):
                     continue
                 length = (rows[i] @ gramian @ rows[i]).clamp(min=0).sqrt()
                 cosine = (rows[i] @ gramian[j] / (length * norms[j] + 1e-30)).clamp(-1, 1)
-                target = self.targets[place[i], place[j]].clamp(max=HIGHEST)
+                target = self.targets[location[i], location[j]].clamp(max=HIGHEST)
                 if cosine < target:
                     across, goal = (1 - cosine**2).sqrt(), (1 - target**2).sqrt()
                     rows[i, j] += length * (target * across - cosine * goal) / (norms[j] * goal + 1e-30)
-                self.targets[place[i], place[j]] = (1 - self.beta) * target + self.beta * cosine
+                self.targets[location[i], location[j]] = (1 - self.beta) * target + self.beta * cosine
         return rows.sum(dim=0)

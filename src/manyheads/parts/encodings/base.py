@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from torch import Tensor, nn
 
-from manyheads.tokens.tokenizer import Frame
+from manyheads.tokens.tokenizer import SpecialTokens
 
 if TYPE_CHECKING:
     from manyheads.tasks.task import Task
@@ -37,7 +37,7 @@ class Encoding(nn.Module):
         raise NotImplementedError
 
     @classmethod
-    def unfit(cls, task: Task) -> str | None:
+    def why_incompatible(cls, task: Task) -> str | None:
         """Why this encoding cannot serve the task, or None."""
         if cls.texts == len(task.columns.text):
             return None
@@ -46,11 +46,11 @@ class Encoding(nn.Module):
         )
         return f"'{task.encoding.name}' takes {takes}, this task has {has}; use '{other}'."
 
-    def inputs(self, texts: tuple[Ids, ...], frame: Frame, max_length: int) -> list[tuple[Ids, Ids]]:
+    def inputs(self, texts: tuple[Ids, ...], special_tokens: SpecialTokens, max_length: int) -> list[tuple[Ids, Ids]]:
         """(ids, segments) of each encoder input of one example."""
         raise NotImplementedError
 
-    def untruncated_length(self, lengths: tuple[np.ndarray, ...], frame: Frame) -> np.ndarray:
+    def untruncated_length(self, lengths: tuple[np.ndarray, ...], special_tokens: SpecialTokens) -> np.ndarray:
         """[examples] length of the longest input before truncation, to count what will be cut."""
         raise NotImplementedError
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from manyheads.parts.encodings.base import Encoding, Ids
 from manyheads.registry import register
 from manyheads.tokens.packing import truncate_pair
-from manyheads.tokens.tokenizer import Frame
+from manyheads.tokens.tokenizer import SpecialTokens
 
 
 @register("encodings", "cross", paper="A, B, E")
@@ -28,16 +28,18 @@ class Cross(Encoding):
         self.features = width
         self.segments = segments
 
-    def inputs(self, texts: tuple[Ids, ...], frame: Frame, max_length: int) -> list[tuple[Ids, Ids]]:
-        first, second = truncate_pair(len(texts[0]), len(texts[1]), max_length - frame.around_two)
-        ids = np.concatenate([frame.start, texts[0][:first], frame.middle, texts[1][:second], frame.end])
+    def inputs(self, texts: tuple[Ids, ...], special_tokens: SpecialTokens, max_length: int) -> list[tuple[Ids, Ids]]:
+        first, second = truncate_pair(len(texts[0]), len(texts[1]), max_length - special_tokens.around_pair)
+        ids = np.concatenate(
+            [special_tokens.start, texts[0][:first], special_tokens.middle, texts[1][:second], special_tokens.end]
+        )
         segments = np.zeros_like(ids)
         if self.segments:
-            segments[len(frame.start) + first + len(frame.middle) :] = frame.segment_b
+            segments[len(special_tokens.start) + first + len(special_tokens.middle) :] = special_tokens.segment_b
         return [(ids, segments)]
 
-    def untruncated_length(self, lengths: tuple[np.ndarray, ...], frame: Frame) -> np.ndarray:
-        return lengths[0] + lengths[1] + frame.around_two
+    def untruncated_length(self, lengths: tuple[np.ndarray, ...], special_tokens: SpecialTokens) -> np.ndarray:
+        return lengths[0] + lengths[1] + special_tokens.around_pair
 
     def forward(self, pooled: Tensor) -> Tensor:
         return pooled

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from manyheads.parts.encodings.base import Encoding, Ids
-from manyheads.tokens.tokenizer import Frame
+from manyheads.tokens.tokenizer import SpecialTokens
 
 SMALLEST_NORM = 1e-8  # guards the division where a vector is zero
 
@@ -17,12 +17,17 @@ class PairOfInputs(Encoding):
 
     texts = 2
 
-    def inputs(self, texts: tuple[Ids, ...], frame: Frame, max_length: int) -> list[tuple[Ids, Ids]]:
-        found = [np.concatenate([frame.start, text[: max_length - frame.around_one], frame.end]) for text in texts]
+    def inputs(self, texts: tuple[Ids, ...], special_tokens: SpecialTokens, max_length: int) -> list[tuple[Ids, Ids]]:
+        found = [
+            np.concatenate(
+                [special_tokens.start, text[: max_length - special_tokens.around_single], special_tokens.end]
+            )
+            for text in texts
+        ]
         return [(ids, np.zeros_like(ids)) for ids in found]
 
-    def untruncated_length(self, lengths: tuple[np.ndarray, ...], frame: Frame) -> np.ndarray:
-        return np.maximum(*lengths) + frame.around_one
+    def untruncated_length(self, lengths: tuple[np.ndarray, ...], special_tokens: SpecialTokens) -> np.ndarray:
+        return np.maximum(*lengths) + special_tokens.around_single
 
 
 def cosine(u: Tensor, v: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from manyheads.parts.encodings.base import Encoding, Ids
 from manyheads.registry import register
-from manyheads.tokens.tokenizer import Frame
+from manyheads.tokens.tokenizer import SpecialTokens
 
 
 @register("encodings", "single", paper="all")
@@ -20,12 +20,14 @@ class Single(Encoding):
         super().__init__()
         self.features = width
 
-    def inputs(self, texts: tuple[Ids, ...], frame: Frame, max_length: int) -> list[tuple[Ids, Ids]]:
-        ids = np.concatenate([frame.start, texts[0][: max_length - frame.around_one], frame.end])
+    def inputs(self, texts: tuple[Ids, ...], special_tokens: SpecialTokens, max_length: int) -> list[tuple[Ids, Ids]]:
+        ids = np.concatenate(
+            [special_tokens.start, texts[0][: max_length - special_tokens.around_single], special_tokens.end]
+        )
         return [(ids, np.zeros_like(ids))]
 
-    def untruncated_length(self, lengths: tuple[np.ndarray, ...], frame: Frame) -> np.ndarray:
-        return lengths[0] + frame.around_one
+    def untruncated_length(self, lengths: tuple[np.ndarray, ...], special_tokens: SpecialTokens) -> np.ndarray:
+        return lengths[0] + special_tokens.around_single
 
     def forward(self, pooled: Tensor) -> Tensor:
         return pooled

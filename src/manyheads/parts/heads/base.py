@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 
 
 class Head(nn.Module):
@@ -15,7 +15,7 @@ class Head(nn.Module):
     reads_similarity = False  # whether it takes a similarity, which is a prediction already, instead of features
 
     @classmethod
-    def pooling(cls, options: dict[str, Any]) -> Choice | None:
+    def pooling(cls, options: dict[str, Any]) -> PartConfig | None:
         """The pooling that the head brings with it, where it reads token states itself."""
         return None
 

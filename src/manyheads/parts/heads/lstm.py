@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 from manyheads.parts.heads.linear import Linear
 from manyheads.registry import Count, Share, register
 
@@ -23,5 +23,7 @@ class LstmHead(Linear):
         super().__init__(features, outputs, dropout=dropout)
 
     @classmethod
-    def pooling(cls, options: dict[str, Any]) -> Choice:
-        return Choice(name="lstm", options={key: options[key] for key in ("units", "bidirectional") if key in options})
+    def pooling(cls, options: dict[str, Any]) -> PartConfig:
+        return PartConfig(
+            name="lstm", options={key: options[key] for key in ("units", "bidirectional") if key in options}
+        )

@@ -30,7 +30,7 @@ class Loss:
         self.task = task
 
     @classmethod
-    def unfit(cls, task: Task) -> str | None:
+    def why_incompatible(cls, task: Task) -> str | None:
         """Why this loss cannot serve the task, or None."""
         if task.kind in cls.kinds:
             return None

@@ -34,13 +34,13 @@ class BinaryCrossEntropy(Loss):
         self.weights = weigh_classes(task, class_weights)
 
     @classmethod
-    def unfit(cls, task: Task) -> str | None:
+    def why_incompatible(cls, task: Task) -> str | None:
         if task.kind in ("classification", "ordinal") and len(task.labels.names) != 2:
             return (
                 f"'{task.loss.name}' needs exactly two classes, this task has {len(task.labels.names)}; "
                 "use 'cross-entropy'."
             )
-        return super().unfit(task)
+        return super().why_incompatible(task)
 
     @property
     def outputs(self) -> int:

@@ -37,10 +37,10 @@ class CosineEmbedding(ScoreLoss):
             raise ValueError("'threshold' is for numbers; of two classes the second is the similar one")
 
     @classmethod
-    def unfit(cls, task: Task) -> str | None:
+    def why_incompatible(cls, task: Task) -> str | None:
         if find("encodings", task.encoding.name).factory.gives != "cosine":
             return f"'{task.loss.name}' needs the cosine of a pair; use it with encoding 'bi-cosine'."
-        return super().unfit(task)
+        return super().why_incompatible(task)
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         c = self.score(outputs)

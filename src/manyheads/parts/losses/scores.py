@@ -25,10 +25,10 @@ class ScoreLoss(Loss):
         self.low, self.high = task.scaled_bounds
 
     @classmethod
-    def unfit(cls, task: Task) -> str | None:
+    def why_incompatible(cls, task: Task) -> str | None:
         if task.kind == "classification" and len(task.labels.names) != 2:
             return f"'{task.loss.name}' needs numbers or two classes, this task has {len(task.labels.names)} classes."
-        return super().unfit(task)
+        return super().why_incompatible(task)
 
     @property
     def outputs(self) -> int:

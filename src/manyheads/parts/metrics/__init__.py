@@ -1,7 +1,18 @@
 """(predictions, labels) → how good they are. Importing registers every metric."""
 
 from manyheads.parts.metrics import classes, numbers, ordinal  # noqa: F401  (their import registers them)
-from manyheads.parts.metrics.base import Metric, Scale, metric, unfit
+from manyheads.parts.metrics.base import Metric, Scale, metric, why_incompatible
 from manyheads.parts.metrics.scoring import better, default_metrics, overall, primary, score, worse_by
 
-__all__ = ["Metric", "Scale", "better", "default_metrics", "metric", "overall", "primary", "score", "unfit", "worse_by"]
+__all__ = [
+    "Metric",
+    "Scale",
+    "better",
+    "default_metrics",
+    "metric",
+    "overall",
+    "primary",
+    "score",
+    "why_incompatible",
+    "worse_by",
+]

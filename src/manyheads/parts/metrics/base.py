@@ -66,7 +66,7 @@ def find(name: str) -> Metric:
     return cast(Metric, registry.find("metrics", name).factory)
 
 
-def unfit(name: str, task: Task) -> str | None:
+def why_incompatible(name: str, task: Task) -> str | None:
     """Why a metric cannot measure a task, or None."""
     found = find(name)
     if not hasattr(found, "kinds"):

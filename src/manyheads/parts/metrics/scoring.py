@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from manyheads.config.part import Choice
+from manyheads.config.part import PartConfig
 from manyheads.parts.metrics.base import find
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ _DEFAULT = {
 }
 
 
-def default_metrics(task: Task) -> tuple[Choice, ...]:
+def default_metrics(task: Task) -> tuple[PartConfig, ...]:
     """What a task is measured by where its recipe does not say; the first is the primary one."""
     two = task.kind == "classification" and len(task.labels.names) == 2
-    return tuple(Choice(name=name) for name in (_TWO_CLASSES if two else _DEFAULT[task.kind]))
+    return tuple(PartConfig(name=name) for name in (_TWO_CLASSES if two else _DEFAULT[task.kind]))
 
 
 def score(task: Task, predicted: np.ndarray, labels: np.ndarray) -> dict[str, float | None]:
@@ -108,16 +108,16 @@ def _share(task: Task, value: float | None, form: Form) -> float:
     return value if metric.best == "high" else 1 - value
 
 
-def _primary_choice(task: Task) -> Choice:
+def _primary_choice(task: Task) -> PartConfig:
     return (task.metrics or default_metrics(task))[0]
 
 
-def _entries(choice: Choice, task: Task) -> tuple[str, ...]:
+def _entries(choice: PartConfig, task: Task) -> tuple[str, ...]:
     """What a metric has a number for: each class by name, or just ''."""
     return task.labels.names if find(choice.name).per_class else ("",)
 
 
-def _key(choice: Choice, entry: str) -> str:
+def _key(choice: PartConfig, entry: str) -> str:
     """'within', 'within(tolerance=0.1)', 'f1-per-class/positive'."""
     options = ", ".join(f"{name}={value}" for name, value in choice.options.items())
     return choice.name + (f"({options})" if options else "") + (f"/{entry}" if entry else "")

@@ -19,7 +19,7 @@ class Output(nn.Module):
     """Outputs [examples, outputs] → the same. `low`, `high`: the task's range as its loss sees it."""
 
     @classmethod
-    def unfit(cls, task: Task) -> str | None:
+    def why_incompatible(cls, task: Task) -> str | None:
         """Why it cannot serve the task, or None."""
         return (
             None if task.kind == "regression" else f"output '{task.output.name}' needs numbers, this task has classes."
@@ -35,7 +35,7 @@ class Raw(Output):
     """x: the head's outputs as they are."""
 
     @classmethod
-    def unfit(cls, task: Task) -> str | None:
+    def why_incompatible(cls, task: Task) -> str | None:
         return None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class Similarity(Output):
         self.numbers = task.kind == "regression"
 
     @classmethod
-    def unfit(cls, task: Task) -> str | None:
+    def why_incompatible(cls, task: Task) -> str | None:
         return None
 
     def forward(self, x: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.encoder import Encoder
-from manyheads.tokens.packing import Keep
+from manyheads.tokens.packing import PositionsNeeded
 
 
 class Pooling(nn.Module):
@@ -16,7 +16,7 @@ class Pooling(nn.Module):
     last. If no task reads the upper layers they are not run.
     """
 
-    keep: Keep  # which states it reads; the encoder need not compute the others
+    positions_needed: PositionsNeeded  # which states it reads; the encoder need not compute the others
     width: int  # of the vector
 
     def __init__(self, encoder: Encoder, *, layer: int = -1) -> None:

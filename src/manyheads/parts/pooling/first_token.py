@@ -12,7 +12,7 @@ from manyheads.registry import register
 class FirstToken(Pooling):
     """h_[CLS]: the state of the first token, with no layer on top."""
 
-    keep = "first"
+    positions_needed = "first"
 
     def forward(self, states: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
         return states[starts]

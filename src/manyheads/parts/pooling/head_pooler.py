@@ -14,7 +14,7 @@ from manyheads.registry import register
 class HeadPooler(Pooling):
     """tanh(W·h_[CLS] + b) with W, b of the task's own: tasks need not agree on one pooler (paper B: essential)."""
 
-    keep = "first"
+    positions_needed = "first"
 
     def __init__(self, encoder: Encoder, *, layer: int = -1) -> None:
         super().__init__(encoder, layer=layer)

@@ -12,7 +12,7 @@ from manyheads.registry import register
 class LastToken(Pooling):
     """The state of an input's last token, which is its closing [SEP]; there is no padding to skip."""
 
-    keep = "last"
+    positions_needed = "last"
 
     def forward(self, states: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
         return states[starts + lengths - 1]

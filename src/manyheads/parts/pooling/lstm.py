@@ -19,7 +19,7 @@ class LstmPooling(Pooling):
     Relations: head `lstm` is this pooling with head `linear`.
     """
 
-    keep = "all"
+    positions_needed = "all"
 
     def __init__(self, encoder: Encoder, *, units: Count = 128, bidirectional: bool = True, layer: int = -1) -> None:
         super().__init__(encoder, layer=layer)

@@ -12,7 +12,7 @@ from manyheads.registry import register
 class Mean(Pooling):
     """Σ_t h_t / n over an input's tokens, special ones included; there is no padding to leave out."""
 
-    keep = "all"
+    positions_needed = "all"
 
     def forward(self, states: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
         rows, inputs = token_rows(starts, lengths)

@@ -14,7 +14,7 @@ from manyheads.registry import register
 class SharedPooler(Pooling):
     """tanh(W·h_[CLS] + b) with the W, b that came with the encoder: one pooler for all tasks that name it."""
 
-    keep = "first"
+    positions_needed = "first"
 
     def __init__(self, encoder: Encoder, *, layer: int = -1) -> None:
         super().__init__(encoder, layer=layer)

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from manyheads.config.part import Choice
-from manyheads.parts.regularisers.base import Regulariser, View, divergence
+from manyheads.config.part import PartConfig
+from manyheads.parts.regularisers.base import ForwardPass, Regulariser, divergence
 from manyheads.parts.regularisers.bregman import Bregman
 from manyheads.parts.regularisers.norms import L1, L2
 from manyheads.parts.regularisers.smart import Smart
 
 
-def build_regularisers(choices: Sequence[Choice], tasks: Sequence[str]) -> tuple[Regulariser, ...]:
+def build_regularisers(choices: Sequence[PartConfig], tasks: Sequence[str]) -> tuple[Regulariser, ...]:
     """Those that a recipe names, without those of weight 0; a ValueError says which cannot be built, and why."""
     found = []
     for choice in choices:
@@ -22,4 +22,4 @@ def build_regularisers(choices: Sequence[Choice], tasks: Sequence[str]) -> tuple
     return tuple(one for one in found if one.weight)
 
 
-__all__ = ["L1", "L2", "Bregman", "Regulariser", "Smart", "View", "build_regularisers", "divergence"]
+__all__ = ["L1", "L2", "Bregman", "ForwardPass", "Regulariser", "Smart", "build_regularisers", "divergence"]

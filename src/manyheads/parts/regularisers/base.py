@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.parts.task_names import check_tasks
-from manyheads.seeding import DrawState, draws_from
+from manyheads.seeding import RngState, rng_from
 
 if TYPE_CHECKING:
     from manyheads.model.multitask import Inputs, ManyHeads, PackedBatches
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class View:
+class ForwardPass:
     """One pass through the model as it was just done, for terms that do it again a little differently."""
 
     model: ManyHeads
@@ -28,24 +28,24 @@ class View:
     embedded: Tensor  # [tokens, width]
     outputs: list[Tensor]  # of each task, [examples, outputs]
     counts: list[int]  # of each task, its examples in the whole step
-    draws_before: DrawState  # where torch's generators stood before the embeddings …
-    draws_after: DrawState  # … and after them
+    rng_before: RngState  # where torch's generators stood before the embeddings …
+    rng_after: RngState  # … and after them
     autocast: Callable[[], AbstractContextManager[None]]
 
     def read(self, embedded: Tensor, same_masks: bool) -> list[Tensor]:
         """The outputs for other embeddings, with the dropout masks of the pass or with new ones."""
-        masks = draws_from(self.draws_after, embedded.device) if same_masks else nullcontext()
+        masks = rng_from(self.rng_after, embedded.device) if same_masks else nullcontext()
         with masks, self.autocast():
-            return [wide(one) for one in self.model.read(embedded, self.packed)]
+            return [to_float32(one) for one in self.model.read(embedded, self.packed)]
 
     def again(self, weights: dict[str, Tensor]) -> list[Tensor]:
         """The outputs that the model would give with other weights, with the masks of the pass."""
-        with draws_from(self.draws_before, self.embedded.device), self.autocast():
+        with rng_from(self.rng_before, self.embedded.device), self.autocast():
             found = torch.func.functional_call(self.model, weights, (self.batches, False))
-        return [wide(one) for one in found]
+        return [to_float32(one) for one in found]
 
 
-def wide(outputs: Tensor) -> Tensor:
+def to_float32(outputs: Tensor) -> Tensor:
     """Losses are never computed in half precision."""
     return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
@@ -68,7 +68,7 @@ class Regulariser(nn.Module):
         self.weight = weight
         self.tasks = list(names if tasks is None else tasks)  # those it is on for
 
-    def terms(self, view: View) -> list[Tensor]:
+    def terms(self, forward_pass: ForwardPass) -> list[Tensor]:
         """A value for each example of each task in the pass, without the weight."""
         raise NotImplementedError
 

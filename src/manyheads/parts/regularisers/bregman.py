@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from manyheads.parts.regularisers.base import Regulariser, View, divergence
+from manyheads.parts.regularisers.base import ForwardPass, Regulariser, divergence
 from manyheads.registry import NotNegative, Share, register
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ class Bregman(Regulariser):
         for name, parameter in model.named_parameters():
             self.register_buffer(_key(name), parameter.detach().clone())
 
-    def terms(self, view: View) -> list[Tensor]:
-        names = [name for name, _ in view.model.named_parameters()]
+    def terms(self, forward_pass: ForwardPass) -> list[Tensor]:
+        names = [name for name, _ in forward_pass.model.named_parameters()]
         with torch.no_grad():
-            before = view.again({name: getattr(self, _key(name)) for name in names})
+            before = forward_pass.again({name: getattr(self, _key(name)) for name in names})
         return [
-            divergence(view.model.head(task).loss, one, other)
-            for task, one, other in zip(view.packed.tasks, view.outputs, before, strict=True)
+            divergence(forward_pass.model.head(task).loss, one, other)
+            for task, one, other in zip(forward_pass.packed.tasks, forward_pass.outputs, before, strict=True)
         ]
 
     @torch.no_grad()

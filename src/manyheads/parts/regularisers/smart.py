@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from manyheads.parts.regularisers.base import Regulariser, View, divergence
+from manyheads.parts.regularisers.base import ForwardPass, Regulariser, divergence
 from manyheads.registry import Count, NotNegative, Positive, register
 
 
@@ -46,18 +46,22 @@ class Smart(Regulariser):
         self.sigma, self.epsilon, self.eta = sigma, epsilon, eta
         self.same_masks = masks == "shared"
 
-    def terms(self, view: View) -> list[Tensor]:
-        target = [one.detach() for one in view.outputs]
-        embedded = view.embedded.detach()
+    def terms(self, forward_pass: ForwardPass) -> list[Tensor]:
+        target = [one.detach() for one in forward_pass.outputs]
+        embedded = forward_pass.embedded.detach()
         delta = self.sigma * torch.randn_like(embedded)
         for _ in range(self.steps):
             delta.requires_grad_()
             with torch.enable_grad():  # also where the step only looks at its losses
-                apart = self._apart(view, view.read(embedded + delta, self.same_masks), target)
-                mean = torch.stack([one.sum() / count for one, count in zip(apart, view.counts, strict=True)]).sum()
+                apart = self._apart(forward_pass, forward_pass.read(embedded + delta, self.same_masks), target)
+                mean = torch.stack(
+                    [one.sum() / count for one, count in zip(apart, forward_pass.counts, strict=True)]
+                ).sum()
             (gradient,) = torch.autograd.grad(mean, delta)  # of nothing else: weights get none
             delta = self.move(delta.detach(), gradient)
-        return self._apart(view, view.read(view.embedded + delta, self.same_masks), view.outputs)
+        return self._apart(
+            forward_pass, forward_pass.read(forward_pass.embedded + delta, self.same_masks), forward_pass.outputs
+        )
 
     def move(self, delta: Tensor, gradient: Tensor) -> Tensor:
         """One ascent, token by token."""
@@ -73,8 +77,8 @@ class Smart(Regulariser):
         order = float("inf") if self.norm == "inf" else 2.0
         return torch.linalg.vector_norm(values, ord=order, dim=-1, keepdim=True)
 
-    def _apart(self, view: View, outputs: list[Tensor], target: list[Tensor]) -> list[Tensor]:
+    def _apart(self, forward_pass: ForwardPass, outputs: list[Tensor], target: list[Tensor]) -> list[Tensor]:
         return [
-            divergence(view.model.head(task).loss, one, other)
-            for task, one, other in zip(view.packed.tasks, outputs, target, strict=True)
+            divergence(forward_pass.model.head(task).loss, one, other)
+            for task, one, other in zip(forward_pass.packed.tasks, outputs, target, strict=True)
         ]

@@ -1,6 +1,6 @@
 """The order in which batches of the tasks come. Importing registers every sampler."""
 
-from manyheads.parts.samplers.base import Batch, Passes, Sampler, Supply
+from manyheads.parts.samplers.base import Batch, Passes, Sampler, SamplerInput
 from manyheads.parts.samplers.blocks import EpochRoundRobin, Sequential
 from manyheads.parts.samplers.capped import Capped
 from manyheads.parts.samplers.round_robin import BatchRoundRobin, MaxSizeCycle, SampledRoundRobin
@@ -22,8 +22,8 @@ __all__ = [
     "Proportional",
     "SampledRoundRobin",
     "Sampler",
+    "SamplerInput",
     "Sequential",
     "Staggered",
-    "Supply",
     "Uniform",
 ]

@@ -23,7 +23,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Supply:
+class SamplerInput:
     """What a sampler draws from, and for how long."""
 
     sizes: dict[str, int]
@@ -50,7 +50,7 @@ class Sampler(Protocol):
     """Supply → the round at any index. Pure: resuming is starting there."""
 
     epochs: Sequence[int]  # how many rounds each epoch has
-    meaning: str  # what an epoch is, in one sentence
+    epoch_description: str  # what an epoch is, in one sentence
 
     def round(self, index: int) -> list[Batch]:
         """The batches of a round, at most one per task; rounds are numbered through all epochs."""
@@ -66,7 +66,7 @@ class Epochs:
 
     epochs: Sequence[int]
 
-    def place(self, index: int) -> tuple[int, int]:
+    def location(self, index: int) -> tuple[int, int]:
         """(epoch, round within it) of a round."""
         epoch = bisect_right(self._ends, index)
         return epoch, index - (self._ends[epoch - 1] if epoch else 0)
@@ -85,20 +85,20 @@ class Passes:
     Tasks that read the same rows draw them in the same order.
     """
 
-    def __init__(self, supply: Supply, task: str, batch_size: int | None = None) -> None:
-        self.task, self.size, self.seed = task, supply.sizes[task], supply.seed
-        self.batch_size = batch_size or supply.batch_sizes[task]
+    def __init__(self, sampler_input: SamplerInput, task: str, batch_size: int | None = None) -> None:
+        self.task, self.size, self.seed = task, sampler_input.sizes[task], sampler_input.seed
+        self.batch_size = batch_size or sampler_input.batch_sizes[task]
         self.batches = -(-self.size // self.batch_size)  # per pass; the last may be short
-        self.rows = supply.rows.get(task) or task
+        self.rows = sampler_input.rows.get(task) or task
         self._pass = -1
         self._order = np.empty(0, dtype=np.int64)
 
     def batch(self, number: int) -> Batch:
-        number_of_pass, place = divmod(number, self.batches)
+        number_of_pass, location = divmod(number, self.batches)
         if number_of_pass != self._pass:  # one permutation at a time is kept
             self._order = generator(self.seed, "order", self.rows, number_of_pass).permutation(self.size)
             self._pass = number_of_pass
-        return Batch(self.task, self._order[place * self.batch_size : (place + 1) * self.batch_size])
+        return Batch(self.task, self._order[location * self.batch_size : (location + 1) * self.batch_size])
 
 
 def check_order(order: list[str] | None, tasks: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from manyheads.parts.samplers.base import Batch, Epochs, Passes, Supply, check_order
+from manyheads.parts.samplers.base import Batch, Epochs, Passes, SamplerInput, check_order
 from manyheads.registry import register
 
 
@@ -15,17 +15,19 @@ class Sequential(Epochs):
     `order`: the tasks in their order; by default that of the recipe.
     """
 
-    def __init__(self, supply: Supply, *, order: list[str] | None = None) -> None:
-        self.passes = [Passes(supply, task) for task in check_order(order, list(supply.sizes))]
-        self.each = supply.epochs
-        self.epochs = [one.batches for one in self.passes for _ in range(supply.epochs)]
-        self.meaning = f"An epoch is a pass over one task: {supply.epochs} for each task, one task after the other."
+    def __init__(self, sampler_input: SamplerInput, *, order: list[str] | None = None) -> None:
+        self.passes = [Passes(sampler_input, task) for task in check_order(order, list(sampler_input.sizes))]
+        self.each = sampler_input.epochs
+        self.epochs = [one.batches for one in self.passes for _ in range(sampler_input.epochs)]
+        self.epoch_description = (
+            f"An epoch is a pass over one task: {sampler_input.epochs} for each task, one task after the other."
+        )
 
     def round(self, index: int) -> list[Batch]:
-        epoch, place = self.place(index)
+        epoch, location = self.location(index)
         task, number = divmod(epoch, self.each)
         passes = self.passes[task]
-        return [passes.batch(number * passes.batches + place)]
+        return [passes.batch(number * passes.batches + location)]
 
 
 @register("samplers", "epoch-round-robin", paper="A, B")
@@ -35,14 +37,14 @@ class EpochRoundRobin(Epochs):
     `order`: the tasks in their order; by default that of the recipe (paper B shows that it matters).
     """
 
-    def __init__(self, supply: Supply, *, order: list[str] | None = None) -> None:
-        self.passes = [Passes(supply, task) for task in check_order(order, list(supply.sizes))]
+    def __init__(self, sampler_input: SamplerInput, *, order: list[str] | None = None) -> None:
+        self.passes = [Passes(sampler_input, task) for task in check_order(order, list(sampler_input.sizes))]
         self.ends = list(accumulate(one.batches for one in self.passes))
-        self.epochs = [self.ends[-1]] * supply.epochs
-        self.meaning = "An epoch is one pass over every task, one task after the other."
+        self.epochs = [self.ends[-1]] * sampler_input.epochs
+        self.epoch_description = "An epoch is one pass over every task, one task after the other."
 
     def round(self, index: int) -> list[Batch]:
-        epoch, place = self.place(index)
-        task = next(number for number, end in enumerate(self.ends) if place < end)
+        epoch, location = self.location(index)
+        task = next(number for number, end in enumerate(self.ends) if location < end)
         passes = self.passes[task]
-        return [passes.batch(epoch * passes.batches + place - (self.ends[task] - passes.batches))]
+        return [passes.batch(epoch * passes.batches + location - (self.ends[task] - passes.batches))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manyheads.parts.samplers.base import Passes, Supply
+from manyheads.parts.samplers.base import Passes, SamplerInput
 from manyheads.parts.samplers.round_robin import FreshSample, RoundRobin, Step
 from manyheads.registry import Count, register
 
@@ -15,10 +15,12 @@ class Capped(RoundRobin):
     Relations: with a large k this is `batch-round-robin`, which repeats the small tasks without limit.
     """
 
-    def __init__(self, supply: Supply, *, repeats: Count = 5, step: Step = "round") -> None:
-        draws: list[Passes | FreshSample] = [Passes(supply, task) for task in supply.sizes]
-        most = max(one.batches for one in draws)
-        counts = [min(repeats * one.batches, most) for one in draws]
-        super().__init__(supply, draws, counts, most, step)
+    def __init__(self, sampler_input: SamplerInput, *, repeats: Count = 5, step: Step = "round") -> None:
+        seeded_rng: list[Passes | FreshSample] = [Passes(sampler_input, task) for task in sampler_input.sizes]
+        most = max(one.batches for one in seeded_rng)
+        counts = [min(repeats * one.batches, most) for one in seeded_rng]
+        super().__init__(sampler_input, seeded_rng, counts, most, step)
         times = "time" if repeats == 1 else "times"
-        self.meaning = f"An epoch is one pass over the largest task, and at most {repeats} {times} each of the others."
+        self.epoch_description = (
+            f"An epoch is one pass over the largest task, and at most {repeats} {times} each of the others."
+        )

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from manyheads.parts.samplers.base import Batch, Epochs, Passes, Supply
+from manyheads.parts.samplers.base import Batch, Epochs, Passes, SamplerInput
 from manyheads.registry import register
 from manyheads.seeding import generator
 
@@ -17,11 +17,11 @@ Step = Literal["round", "batch"]
 class FreshSample:
     """Batches of a task of which every epoch takes a fresh random part, each example at most once."""
 
-    def __init__(self, supply: Supply, task: str, examples: int) -> None:
-        self.task, self.size, self.seed = task, supply.sizes[task], supply.seed
-        self.batch_size = supply.batch_sizes[task]
+    def __init__(self, sampler_input: SamplerInput, task: str, examples: int) -> None:
+        self.task, self.size, self.seed = task, sampler_input.sizes[task], sampler_input.seed
+        self.batch_size = sampler_input.batch_sizes[task]
         self.examples = min(examples, self.size)
-        self.rows = supply.rows.get(task) or task
+        self.rows = sampler_input.rows.get(task) or task
         self._epoch = -1
         self._drawn = np.empty(0, dtype=np.int64)
 
@@ -30,11 +30,11 @@ class FreshSample:
         return -(-self.examples // self.batch_size)
 
     def batch(self, number: int) -> Batch:
-        epoch, place = divmod(number, self.batches)
+        epoch, location = divmod(number, self.batches)
         if epoch != self._epoch:
             self._drawn = generator(self.seed, "sample", self.rows, epoch).permutation(self.size)[: self.examples]
             self._epoch = epoch
-        return Batch(self.task, self._drawn[place * self.batch_size : (place + 1) * self.batch_size])
+        return Batch(self.task, self._drawn[location * self.batch_size : (location + 1) * self.batch_size])
 
 
 class RoundRobin(Epochs):
@@ -45,21 +45,26 @@ class RoundRobin(Epochs):
     """
 
     def __init__(
-        self, supply: Supply, draws: list[Passes | FreshSample], counts: list[int], rounds: int, step: Step
+        self,
+        sampler_input: SamplerInput,
+        seeded_rng: list[Passes | FreshSample],
+        counts: list[int],
+        rounds: int,
+        step: Step,
     ) -> None:
-        self.draws, self.counts, self.rounds, self.step = draws, counts, rounds, step
-        self.epochs = [rounds if step == "round" else sum(counts)] * supply.epochs
+        self.seeded_rng, self.counts, self.rounds, self.step = seeded_rng, counts, rounds, step
+        self.epochs = [rounds if step == "round" else sum(counts)] * sampler_input.epochs
 
     def round(self, index: int) -> list[Batch]:
-        epoch, place = self.place(index)
+        epoch, location = self.location(index)
         if self.step == "round":
-            return self._batches(epoch, place)
-        turn = bisect_right(range(self.rounds), place, key=self._batches_before) - 1
-        return [self._batches(epoch, turn)[place - self._batches_before(turn)]]
+            return self._batches(epoch, location)
+        turn = bisect_right(range(self.rounds), location, key=self._batches_before) - 1
+        return [self._batches(epoch, turn)[location - self._batches_before(turn)]]
 
     def _batches(self, epoch: int, turn: int) -> list[Batch]:
         found = []
-        for draw, count in zip(self.draws, self.counts, strict=True):
+        for draw, count in zip(self.seeded_rng, self.counts, strict=True):
             number = turn * count // self.rounds
             if (turn + 1) * count // self.rounds > number:
                 found.append(draw.batch(epoch * count + number))
@@ -69,8 +74,8 @@ class RoundRobin(Epochs):
         return sum(turn * count // self.rounds for count in self.counts)
 
 
-def _every_round(supply: Supply) -> list[Passes | FreshSample]:
-    return [Passes(supply, task) for task in supply.sizes]
+def _every_round(sampler_input: SamplerInput) -> list[Passes | FreshSample]:
+    return [Passes(sampler_input, task) for task in sampler_input.sizes]
 
 
 @register("samplers", "batch-round-robin", paper="A")
@@ -82,15 +87,15 @@ class BatchRoundRobin(RoundRobin):
     per 'batch'.
     """
 
-    def __init__(self, supply: Supply, *, until: str = "largest", step: Step = "round") -> None:
-        batches = {task: supply.batches(task) for task in supply.sizes}
+    def __init__(self, sampler_input: SamplerInput, *, until: str = "largest", step: Step = "round") -> None:
+        batches = {task: sampler_input.batches(task) for task in sampler_input.sizes}
         ends = {**batches, "largest": max(batches.values()), "smallest": min(batches.values())}
         if until not in ends:
             raise ValueError(f"'until' is 'largest', 'smallest' or a task's name, found '{until}'")
         rounds = ends[until]
-        super().__init__(supply, _every_round(supply), [rounds] * len(batches), rounds, step)
+        super().__init__(sampler_input, _every_round(sampler_input), [rounds] * len(batches), rounds, step)
         which = f"the {until} task" if until in ("largest", "smallest") else f"task '{until}'"
-        self.meaning = f"An epoch is one pass over {which}; the others run beside it, batch by batch."
+        self.epoch_description = f"An epoch is one pass over {which}; the others run beside it, batch by batch."
 
 
 @register("samplers", "max-size-cycle", paper="E")
@@ -100,23 +105,29 @@ class MaxSizeCycle(BatchRoundRobin):
     Relations: this is `batch-round-robin` with `until: largest`, under paper E's name.
     """
 
-    def __init__(self, supply: Supply, *, step: Step = "round") -> None:
-        super().__init__(supply, until="largest", step=step)
+    def __init__(self, sampler_input: SamplerInput, *, step: Step = "round") -> None:
+        super().__init__(sampler_input, until="largest", step=step)
 
 
 @register("samplers", "sampled-round-robin", paper="E")
 class SampledRoundRobin(RoundRobin):
     """Batch round robin until all but the largest task have ended; of that one a fresh random sample each epoch."""
 
-    def __init__(self, supply: Supply, *, step: Step = "round") -> None:
-        large = supply.largest
-        small = [supply.batches(task) for task in supply.sizes if task != large and not supply.same_rows(task, large)]
-        rounds = max(small, default=supply.batches(large))
-        sampled = {task for task in supply.sizes if task == large or supply.same_rows(task, large)}
-        draws: list[Passes | FreshSample] = [
-            FreshSample(supply, task, rounds * supply.batch_sizes[task]) if task in sampled else Passes(supply, task)
-            for task in supply.sizes
+    def __init__(self, sampler_input: SamplerInput, *, step: Step = "round") -> None:
+        large = sampler_input.largest
+        small = [
+            sampler_input.batches(task)
+            for task in sampler_input.sizes
+            if task != large and not sampler_input.same_rows(task, large)
         ]
-        super().__init__(supply, draws, [rounds] * len(draws), rounds, step)
+        rounds = max(small, default=sampler_input.batches(large))
+        sampled = {task for task in sampler_input.sizes if task == large or sampler_input.same_rows(task, large)}
+        seeded_rng: list[Passes | FreshSample] = [
+            FreshSample(sampler_input, task, rounds * sampler_input.batch_sizes[task])
+            if task in sampled
+            else Passes(sampler_input, task)
+            for task in sampler_input.sizes
+        ]
+        super().__init__(sampler_input, seeded_rng, [rounds] * len(seeded_rng), rounds, step)
         others = "the largest of the other tasks" if small else "the only task"
-        self.meaning = f"An epoch is one pass over {others}; of '{large}' it takes a fresh random sample."
+        self.epoch_description = f"An epoch is one pass over {others}; of '{large}' it takes a fresh random sample."

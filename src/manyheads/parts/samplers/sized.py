@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manyheads.parts.samplers.base import Passes, Supply
+from manyheads.parts.samplers.base import Passes, SamplerInput
 from manyheads.parts.samplers.round_robin import FreshSample, RoundRobin, Step
 from manyheads.registry import register
 
@@ -14,12 +14,14 @@ class Balanced(RoundRobin):
     Relations: `full-data` uses everything instead, with smaller batches of the small tasks.
     """
 
-    def __init__(self, supply: Supply, *, step: Step = "round") -> None:
-        smallest = min(supply.sizes.values())
-        draws: list[Passes | FreshSample] = [FreshSample(supply, task, smallest) for task in supply.sizes]
-        counts = [one.batches for one in draws]
-        super().__init__(supply, draws, counts, max(counts), step)
-        self.meaning = f"An epoch is {smallest:,} random examples of every task, as many as the smallest has."
+    def __init__(self, sampler_input: SamplerInput, *, step: Step = "round") -> None:
+        smallest = min(sampler_input.sizes.values())
+        seeded_rng: list[Passes | FreshSample] = [
+            FreshSample(sampler_input, task, smallest) for task in sampler_input.sizes
+        ]
+        counts = [one.batches for one in seeded_rng]
+        super().__init__(sampler_input, seeded_rng, counts, max(counts), step)
+        self.epoch_description = f"An epoch is {smallest:,} random examples of every task, as many as the smallest has."
 
 
 @register("samplers", "full-data", paper="C")
@@ -30,10 +32,14 @@ class FullData(RoundRobin):
     on in its own order across epochs, so what an epoch leaves out comes first in the next.
     """
 
-    def __init__(self, supply: Supply, *, step: Step = "round") -> None:
-        large = max(supply.sizes, key=lambda task: supply.sizes[task])
-        rounds = supply.batches(large)
-        self.batch_sizes = {task: max(1, round(size / rounds)) for task, size in supply.sizes.items()}
-        draws: list[Passes | FreshSample] = [Passes(supply, task, self.batch_sizes[task]) for task in supply.sizes]
-        super().__init__(supply, draws, [rounds] * len(draws), rounds, step)
-        self.meaning = f"An epoch is one pass over '{large}'; the others have batch sizes with which they end with it."
+    def __init__(self, sampler_input: SamplerInput, *, step: Step = "round") -> None:
+        large = max(sampler_input.sizes, key=lambda task: sampler_input.sizes[task])
+        rounds = sampler_input.batches(large)
+        self.batch_sizes = {task: max(1, round(size / rounds)) for task, size in sampler_input.sizes.items()}
+        seeded_rng: list[Passes | FreshSample] = [
+            Passes(sampler_input, task, self.batch_sizes[task]) for task in sampler_input.sizes
+        ]
+        super().__init__(sampler_input, seeded_rng, [rounds] * len(seeded_rng), rounds, step)
+        self.epoch_description = (
+            f"An epoch is one pass over '{large}'; the others have batch sizes with which they end with it."
+        )

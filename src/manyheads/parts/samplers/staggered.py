@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from manyheads.parts.samplers.base import Batch, Epochs, Supply
+from manyheads.parts.samplers.base import Batch, Epochs, SamplerInput
 from manyheads.parts.samplers.blocks import EpochRoundRobin
 from manyheads.parts.samplers.round_robin import SampledRoundRobin, Step
 from manyheads.registry import Count, register
@@ -17,15 +17,17 @@ class Staggered(Epochs):
     Relations: the same as two phases, the first of which trains on one task.
     """
 
-    def __init__(self, supply: Supply, *, first: Count = 2, step: Step = "round") -> None:
-        if first >= supply.epochs:
-            raise ValueError(f"'first' is from 1 to one less than the epochs ({supply.epochs}), found {first}")
-        large = supply.largest
-        self.alone = EpochRoundRobin(replace(supply, sizes={large: supply.sizes[large]}, epochs=first))
-        self.all = SampledRoundRobin(replace(supply, epochs=supply.epochs - first), step=step)
+    def __init__(self, sampler_input: SamplerInput, *, first: Count = 2, step: Step = "round") -> None:
+        if first >= sampler_input.epochs:
+            raise ValueError(f"'first' is from 1 to one less than the epochs ({sampler_input.epochs}), found {first}")
+        large = sampler_input.largest
+        self.alone = EpochRoundRobin(replace(sampler_input, sizes={large: sampler_input.sizes[large]}, epochs=first))
+        self.all = SampledRoundRobin(replace(sampler_input, epochs=sampler_input.epochs - first), step=step)
         self.first = sum(self.alone.epochs)
         self.epochs = [*self.alone.epochs, *self.all.epochs]
-        self.meaning = f"The first {first} epochs are passes over '{large}' alone. Later: {self.all.meaning}"
+        self.epoch_description = (
+            f"The first {first} epochs are passes over '{large}' alone. Later: {self.all.epoch_description}"
+        )
 
     def round(self, index: int) -> list[Batch]:
         return self.alone.round(index) if index < self.first else self.all.round(index - self.first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from manyheads.parts.samplers.base import Batch, Epochs, Passes, Supply
+from manyheads.parts.samplers.base import Batch, Epochs, Passes, SamplerInput
 from manyheads.registry import Count, NotNegative, register
 from manyheads.seeding import generator
 
@@ -15,14 +15,14 @@ class Weighted(Epochs):
     `steps_per_epoch`: rounds in an epoch; by default as many as one pass over every task has.
     """
 
-    def __init__(self, supply: Supply, steps_per_epoch: int | None) -> None:
-        self.supply = supply
-        self.passes = [Passes(supply, task) for task in supply.sizes]
+    def __init__(self, sampler_input: SamplerInput, steps_per_epoch: int | None) -> None:
+        self.sampler_input = sampler_input
+        self.passes = [Passes(sampler_input, task) for task in sampler_input.sizes]
         self.length = steps_per_epoch or sum(one.batches for one in self.passes)
-        self.epochs = [self.length] * supply.epochs
+        self.epochs = [self.length] * sampler_input.epochs
         every = "as many as one pass over every task has" if steps_per_epoch is None else "as asked for"
         batches = "1 batch" if self.length == 1 else f"{self.length:,} batches"
-        self.meaning = f"An epoch is {batches}, {every}; each is of a task drawn at random."
+        self.epoch_description = f"An epoch is {batches}, {every}; each is of a task drawn at random."
         self._drawn: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # epoch → tasks, how often each came before in it
         self._before = [np.zeros(len(self.passes), dtype=np.int64)]  # epoch → how often each task came before it
 
@@ -31,15 +31,15 @@ class Weighted(Epochs):
         raise NotImplementedError
 
     def round(self, index: int) -> list[Batch]:
-        epoch, place = divmod(index, self.length)
+        epoch, location = divmod(index, self.length)
         tasks, earlier = self._draw(epoch)
-        task = int(tasks[place])
-        return [self.passes[task].batch(int(self._count_before(epoch)[task] + earlier[place]))]
+        task = int(tasks[location])
+        return [self.passes[task].batch(int(self._count_before(epoch)[task] + earlier[location]))]
 
     def _draw(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         if epoch not in self._drawn:
             chances = self.probabilities(epoch)
-            tasks = generator(self.supply.seed, "tasks", epoch).choice(len(chances), size=self.length, p=chances)
+            tasks = generator(self.sampler_input.seed, "tasks", epoch).choice(len(chances), size=self.length, p=chances)
             came = np.cumsum(tasks[:, None] == np.arange(len(chances)), axis=0)  # [rounds, tasks]
             self._drawn = {epoch: (tasks, came[np.arange(self.length), tasks] - 1)}  # one epoch at a time is kept
         return self._drawn[epoch]
@@ -52,8 +52,8 @@ class Weighted(Epochs):
         return self._before[epoch]
 
 
-def _by_size(supply: Supply, alpha: float) -> np.ndarray:
-    logs = alpha * np.log(np.array(list(supply.sizes.values()), dtype=np.float64))
+def _by_size(sampler_input: SamplerInput, alpha: float) -> np.ndarray:
+    logs = alpha * np.log(np.array(list(sampler_input.sizes.values()), dtype=np.float64))
     weights = np.exp(logs - logs.max())  # a large α overflows otherwise
     return weights / weights.sum()
 
@@ -66,12 +66,14 @@ class Proportional(Weighted):
     Relations: `annealed` lets α fall from epoch to epoch; `uniform` is α = 0.
     """
 
-    def __init__(self, supply: Supply, *, alpha: NotNegative = 1.0, steps_per_epoch: Count | None = None) -> None:
-        super().__init__(supply, steps_per_epoch)
+    def __init__(
+        self, sampler_input: SamplerInput, *, alpha: NotNegative = 1.0, steps_per_epoch: Count | None = None
+    ) -> None:
+        super().__init__(sampler_input, steps_per_epoch)
         self.alpha = alpha
 
     def probabilities(self, epoch: int) -> np.ndarray:
-        return _by_size(self.supply, self.alpha)
+        return _by_size(self.sampler_input, self.alpha)
 
     def state(self, epoch: int) -> dict[str, float]:
         return {"alpha": self.alpha}
@@ -84,15 +86,15 @@ class Annealed(Weighted):
     e: the epoch, from 1 to E; α = 1 where E is 1. (Stickland & Murray, 2019.)
     """
 
-    def __init__(self, supply: Supply, *, steps_per_epoch: Count | None = None) -> None:
-        super().__init__(supply, steps_per_epoch)
+    def __init__(self, sampler_input: SamplerInput, *, steps_per_epoch: Count | None = None) -> None:
+        super().__init__(sampler_input, steps_per_epoch)
 
     def alpha(self, epoch: int) -> float:
         """Of an epoch counted from 0."""
-        return 1.0 if self.supply.epochs == 1 else 1 - 0.8 * epoch / (self.supply.epochs - 1)
+        return 1.0 if self.sampler_input.epochs == 1 else 1 - 0.8 * epoch / (self.sampler_input.epochs - 1)
 
     def probabilities(self, epoch: int) -> np.ndarray:
-        return _by_size(self.supply, self.alpha(epoch))
+        return _by_size(self.sampler_input, self.alpha(epoch))
 
     def state(self, epoch: int) -> dict[str, float]:
         return {"alpha": self.alpha(epoch)}
@@ -102,11 +104,11 @@ class Annealed(Weighted):
 class Uniform(Weighted):
     """p_i = 1/T: the task of each batch is drawn with equal chances, whatever its size."""
 
-    def __init__(self, supply: Supply, *, steps_per_epoch: Count | None = None) -> None:
-        super().__init__(supply, steps_per_epoch)
+    def __init__(self, sampler_input: SamplerInput, *, steps_per_epoch: Count | None = None) -> None:
+        super().__init__(sampler_input, steps_per_epoch)
 
     def probabilities(self, epoch: int) -> np.ndarray:
-        return _by_size(self.supply, 0.0)
+        return _by_size(self.sampler_input, 0.0)
 
 
 @register("samplers", "explicit")
@@ -115,18 +117,18 @@ class Explicit(Weighted):
 
     def __init__(
         self,
-        supply: Supply,
+        sampler_input: SamplerInput,
         *,
         probabilities: dict[str, NotNegative] | None = None,
         steps_per_epoch: Count | None = None,
     ) -> None:
-        super().__init__(supply, steps_per_epoch)
-        given = probabilities or dict.fromkeys(supply.sizes, 1.0)
-        if given.keys() != supply.sizes.keys():
-            raise ValueError(f"'probabilities' has one number for each task: {', '.join(supply.sizes)}")
+        super().__init__(sampler_input, steps_per_epoch)
+        given = probabilities or dict.fromkeys(sampler_input.sizes, 1.0)
+        if given.keys() != sampler_input.sizes.keys():
+            raise ValueError(f"'probabilities' has one number for each task: {', '.join(sampler_input.sizes)}")
         if sum(given.values()) <= 0:
             raise ValueError("one of the 'probabilities' must be above 0")
-        chances = np.array([given[task] for task in supply.sizes])
+        chances = np.array([given[task] for task in sampler_input.sizes])
         self.chances = chances / chances.sum()
 
     def probabilities(self, epoch: int) -> np.ndarray:

@@ -17,12 +17,12 @@ class Scalarizer(nn.Module):
     """The losses of the tasks present in a step → one number. Tasks that are absent contribute nothing.
 
     `forward` is the formula; what each task's gradient is multiplied with follows from it. A scalarizer is built with
-    the names of the run's tasks. Parameters that it has are learnt at its own `rate`, buffers are its memory: both are
-    in every checkpoint.
+    the names of the run's tasks. Parameters that it has are learnt at its own `learning_rate`, buffers are its
+    memory: both are in every checkpoint.
     """
 
     affine: ClassVar[bool] = True  # of the form Σ c_i·L_i + r, in which c and r do not depend on the losses
-    rate: float | None = None  # peak learning rate of its parameters
+    learning_rate: float | None = None  # peak learning rate of its parameters
 
     def __init__(self, tasks: Sequence[str]) -> None:
         super().__init__()
@@ -56,13 +56,15 @@ class LearntWeights(Scalarizer):
 
     start: ClassVar[float] = 0.0
 
-    def __init__(self, tasks: Sequence[str], *, rate: Positive = 1e-3, only: list[str] | None = None) -> None:
+    def __init__(
+        self, tasks: Sequence[str], *, learning_rate: Positive = 1e-3, weighted_tasks: list[str] | None = None
+    ) -> None:
         super().__init__(tasks)
-        self.rate = rate
-        check_tasks("only", only or [], tasks)
+        self.learning_rate = learning_rate
+        check_tasks("weighted_tasks", weighted_tasks or [], tasks)
         # a parameter of its own for each task: that of an absent task has no gradient, and so stays
         self.w = nn.ParameterDict(
-            {_key(task): nn.Parameter(torch.tensor(self.start)) for task in (tasks if only is None else only)}
+            {_key(task): nn.Parameter(torch.tensor(self.start)) for task in weighted_tasks or tasks}
         )
 
     def term(self, w: Tensor, loss: Tensor) -> Tensor:

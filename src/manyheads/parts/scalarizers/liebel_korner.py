@@ -12,7 +12,7 @@ from manyheads.registry import register
 class LiebelKorner(LearntWeights):
     """Liebel and Körner's Σ L_i/(2w_i²) + ln(1 + w_i²), w learnt from 1.
 
-    Of all tasks, or of those that `only` names: the others keep weight 1.
+    Of all tasks, or of those that `weighted_tasks` names: the others keep weight 1.
     """
 
     start = 1.0

@@ -35,7 +35,7 @@ def conflict_map(facts: RunFacts) -> Figure | None:
         values = np.full((len(groups), len(pieces)), np.nan)
         for column, piece in enumerate(pieces):
             for row, group in enumerate(groups):
-                some = [_cosine(found[place], group, one, other) for place in piece]
+                some = [_cosine(found[location], group, one, other) for location in piece]
                 kept = [value for value in some if value is not None]
                 values[row, column] = np.mean(kept) if kept else np.nan
         first, last = found[0]["step"], found[-1]["step"]

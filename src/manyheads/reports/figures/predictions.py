@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyheads.reports.facts import TaskAnswers
+from manyheads.reports.facts import TaskPredictions
 from manyheads.reports.figures.style import COLOURS, FAINT, colour, short
 from manyheads.reports.figures.training import legend_below, side_by_side
 
@@ -22,7 +22,7 @@ SHOWN = 2000  # points of a scatter at the most: more would only make the page l
 # --- classes ----------------------------------------------------------------------------------------------------
 
 
-def confusion(one: TaskAnswers) -> Figure:
+def confusion(one: TaskPredictions) -> Figure:
     """Counts by true and guessed class, and beneath each its share of the true class."""
     names = [short(name) for name in one.task.labels.names]
     counts = confusion_counts(one)
@@ -47,20 +47,20 @@ def confusion(one: TaskAnswers) -> Figure:
     return figure
 
 
-def largest_classes(one: TaskAnswers) -> list[int]:
+def largest_classes(one: TaskPredictions) -> list[int]:
     """As many classes as there are colours: those with the most examples, in their own order."""
     true = one.labels.sum(axis=0) if one.labels.ndim == 2 else confusion_counts(one).sum(axis=1)
     return sorted(np.argsort(-true, kind="stable")[: len(COLOURS)].tolist())
 
 
-def confusion_counts(one: TaskAnswers) -> np.ndarray:
+def confusion_counts(one: TaskPredictions) -> np.ndarray:
     size = len(one.task.labels.names)
     counts = np.zeros((size, size))
     np.add.at(counts, (one.labels, one.guesses), 1)
     return counts
 
 
-def curves(one: TaskAnswers) -> Figure | None:
+def curves(one: TaskPredictions) -> Figure | None:
     """ROC and precision against recall of each class; of two classes those of the second, of many the largest."""
     from sklearn.metrics import precision_recall_curve, roc_curve
 
@@ -72,7 +72,7 @@ def curves(one: TaskAnswers) -> Figure | None:
         wanted = one.labels[:, index] if one.labels.ndim == 2 else (one.labels == index).astype(int)
         if not 0 < wanted.sum() < len(wanted):
             continue  # a curve of one class alone is none
-        chances = one.answers[:, index]
+        chances = one.predictions[:, index]
         false, true, _ = roc_curve(wanted, chances)
         precision, recall, _ = precision_recall_curve(wanted, chances)
         left.plot(*_few(false, true), color=colour(drawn), label=short(names[index]))
@@ -87,19 +87,19 @@ def curves(one: TaskAnswers) -> Figure | None:
     return figure
 
 
-def calibration(one: TaskAnswers) -> Figure:
+def calibration(one: TaskPredictions) -> Figure:
     """How often answers of a given confidence are right; on the line they are as good as they think."""
     if one.task.kind == "multi-label":
-        confidence, right = one.answers.ravel(), one.labels.ravel().astype(float)
+        confidence, right = one.predictions.ravel(), one.labels.ravel().astype(float)
     else:
-        confidence, right = one.answers.max(axis=1), (one.guesses == one.labels).astype(float)
+        confidence, right = one.predictions.max(axis=1), (one.guesses == one.labels).astype(float)
     edges = np.linspace(0, 1, BINS + 1)
-    place = np.clip(np.digitize(confidence, edges) - 1, 0, BINS - 1)
+    location = np.clip(np.digitize(confidence, edges) - 1, 0, BINS - 1)
     figure, (left, right_axes) = side_by_side(2)
     points = [
-        (confidence[place == i].mean(), right[place == i].mean(), (place == i).sum())
+        (confidence[location == i].mean(), right[location == i].mean(), (location == i).sum())
         for i in range(BINS)
-        if (place == i).any()
+        if (location == i).any()
     ]
     x, y, sizes = (np.array(some) for some in zip(*points, strict=True))
     left.plot([0, 1], [0, 1], ":", color=FAINT)
@@ -112,7 +112,7 @@ def calibration(one: TaskAnswers) -> Figure:
     return figure
 
 
-def ordinal_errors(one: TaskAnswers) -> Figure:
+def ordinal_errors(one: TaskPredictions) -> Figure:
     """By how many classes guesses are off."""
     figure, axes = side_by_side(0, height=2.4)
     size = len(one.task.labels.names)
@@ -127,27 +127,27 @@ def ordinal_errors(one: TaskAnswers) -> Figure:
 # --- numbers ----------------------------------------------------------------------------------------------------
 
 
-def predicted_against_true(one: TaskAnswers) -> Figure:
+def predicted_against_true(one: TaskPredictions) -> Figure:
     """A point per example."""
     figure, scatter = side_by_side(height=3.2)
     rows = np.linspace(0, len(one.labels) - 1, min(SHOWN, len(one.labels))).astype(int)
-    scatter.plot(one.labels[rows], one.answers[rows], "o", markersize=2.5, alpha=0.35, markeredgewidth=0)
+    scatter.plot(one.labels[rows], one.predictions[rows], "o", markersize=2.5, alpha=0.35, markeredgewidth=0)
     low, high = float(one.labels.min()), float(one.labels.max())
     scatter.plot([low, high], [low, high], ":", color=FAINT)
     _labelled(scatter, "", "true", "predicted")
     return figure
 
 
-def error_distributions(one: TaskAnswers) -> Figure:
+def error_distributions(one: TaskPredictions) -> Figure:
     """How far off answers are, and how true and predicted values are distributed."""
     figure, (errors, both) = side_by_side(2)
     low, high = float(one.labels.min()), float(one.labels.max())
-    errors.hist(one.answers - one.labels, bins=30, color=colour(1))
+    errors.hist(one.predictions - one.labels, bins=30, color=colour(1))
     errors.axvline(0, color=FAINT, linestyle=":")
     _labelled(errors, "errors", "predicted − true", "examples")
-    edges = np.linspace(min(low, one.answers.min()), max(high, one.answers.max()), 25)
+    edges = np.linspace(min(low, one.predictions.min()), max(high, one.predictions.max()), 25)
     both.hist(one.labels, bins=edges, histtype="step", label="true", linewidth=1.5, color=FAINT)
-    both.hist(one.answers, bins=edges, histtype="step", label="predicted", linewidth=1.5, color=colour(0))
+    both.hist(one.predictions, bins=edges, histtype="step", label="predicted", linewidth=1.5, color=colour(0))
     _labelled(both, "distributions", "value", "")
     both.legend(loc="upper left", handlelength=1.2)
     return figure

@@ -12,7 +12,7 @@ from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
 from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads
-from manyheads.reports.facts import RunFacts, TaskAnswers
+from manyheads.reports.facts import RunFacts, TaskPredictions
 from manyheads.reports.figures.predictions import largest_classes
 from manyheads.reports.figures.style import FAINT, colour, short
 from manyheads.reports.figures.training import legend_below, side_by_side
@@ -46,7 +46,7 @@ def clouds(facts: RunFacts) -> dict[str, Cloud]:
         facts.notes.append(f"Embeddings are not shown: {fault}")
         return {}
     found = {}
-    for name, one in facts.answers.items():
+    for name, one in facts.predictions.items():
         if one.texts and one.labels.ndim == 1 and len(one.texts) > 2:
             rows = np.linspace(0, len(one.texts) - 1, min(EXAMPLES, len(one.texts))).astype(int)
             before = _states(model, first, name, one, rows)
@@ -57,7 +57,9 @@ def clouds(facts: RunFacts) -> dict[str, Cloud]:
 
 
 @torch.no_grad()
-def _states(model: ManyHeads, encoder: torch.nn.Module, task: str, one: TaskAnswers, rows: np.ndarray) -> np.ndarray:
+def _states(
+    model: ManyHeads, encoder: torch.nn.Module, task: str, one: TaskPredictions, rows: np.ndarray
+) -> np.ndarray:
     """The mean token state of each example, both sentences of a pair together."""
     encoder.eval()
     sides = [Strings.of(one.texts[row][side] for row in rows) for side in range(len(one.texts[0]))]
@@ -83,7 +85,7 @@ def _components(states: np.ndarray) -> tuple[np.ndarray, float]:
     return left[:, :2] * sizes[:2], share
 
 
-def draw_cloud(one: TaskAnswers, cloud: Cloud) -> Figure:
+def draw_cloud(one: TaskPredictions, cloud: Cloud) -> Figure:
     """Two panels, coloured by label: what training has pulled apart."""
     figure, every = side_by_side(2, height=2.9)
     for axes, points, share, when in zip(
@@ -99,8 +101,8 @@ def draw_cloud(one: TaskAnswers, cloud: Cloud) -> Figure:
             others = points[~np.isin(cloud.labels, shown)]
             if len(others):
                 axes.plot(*others.T, "o", markersize=2, markeredgewidth=0, alpha=0.5, color=FAINT, label="others")
-            for index, place in enumerate(shown):
-                chosen, name = points[cloud.labels == place], names[place]
+            for index, location in enumerate(shown):
+                chosen, name = points[cloud.labels == location], names[location]
                 axes.plot(
                     *chosen.T, "o", markersize=3, markeredgewidth=0, alpha=0.75, color=colour(index), label=short(name)
                 )

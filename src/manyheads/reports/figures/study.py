@@ -36,7 +36,7 @@ def differences(table: StudyTable, columns: list[str]) -> Figure | None:
 def cost(table: StudyTable) -> Figure | None:
     """Quality against time and memory: the best rows lie high and to the left."""
     column = "overall" if "overall" in table.columns else next(iter(table.columns))
-    rows = {place: row for place, row in enumerate(table.rows, 1) if row.cells[column].values}
+    rows = {location: row for location, row in enumerate(table.rows, 1) if row.cells[column].values}
     if len(rows) < 2:
         return None
     figure, every = side_by_side(2, height=2.9)
@@ -44,13 +44,13 @@ def cost(table: StudyTable) -> Figure | None:
     memory = [row.gigabytes for row in rows.values()]
     whats = (("minutes of training", minutes), ("gigabytes at most", memory))
     for axes, (what, values) in zip(every, whats, strict=True):
-        for (place, row), value in zip(rows.items(), values, strict=True):
+        for (location, row), value in zip(rows.items(), values, strict=True):
             cell = row.cells[column]
             half = cell.spread.half_width if cell.spread else 0.0
             axes.errorbar(
-                value, cell.mean, yerr=half, fmt="o", markersize=5, capsize=2, color=colour(place - 1), alpha=0.9
+                value, cell.mean, yerr=half, fmt="o", markersize=5, capsize=2, color=colour(location - 1), alpha=0.9
             )
-            axes.annotate(str(place), (value, cell.mean), (5, 3), textcoords="offset points", fontsize=8.5)
+            axes.annotate(str(location), (value, cell.mean), (5, 3), textcoords="offset points", fontsize=8.5)
         axes.set_xlabel(what)
         axes.set_xlim(0, 1.12 * max(values))
     every[0].set_ylabel(table.columns[column])
@@ -108,8 +108,8 @@ def _panels(table: StudyTable, columns: list[str], rows: list[TableRow], draw: D
     figure = Figure(figsize=(WIDTH, height))
     every = figure.subplots(len(columns), 1, squeeze=False)[:, 0]
     for axes, column in zip(every, columns, strict=True):
-        for place, row in enumerate(rows):
-            draw(axes, row, column, place)
+        for location, row in enumerate(rows):
+            draw(axes, row, column, location)
         axes.set_yticks(range(len(rows)), [short(row.name, 30) for row in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_title(table.columns[column])
@@ -117,25 +117,25 @@ def _panels(table: StudyTable, columns: list[str], rows: list[TableRow], draw: D
     return figure
 
 
-def _mean(axes: Axes, row: TableRow, column: str, place: int) -> None:
+def _mean(axes: Axes, row: TableRow, column: str, location: int) -> None:
     cell = row.cells[column]
     seeds = list(cell.values.values())
-    axes.plot(seeds, [place] * len(seeds), "o", markersize=3.5, color=colour(0), alpha=0.45, markeredgewidth=0)
+    axes.plot(seeds, [location] * len(seeds), "o", markersize=3.5, color=colour(0), alpha=0.45, markeredgewidth=0)
     if cell.spread is not None:
-        axes.errorbar(cell.mean, place, xerr=cell.spread.half_width, fmt="|", markersize=10, color=colour(0))
+        axes.errorbar(cell.mean, location, xerr=cell.spread.half_width, fmt="|", markersize=10, color=colour(0))
     if cell.published is not None:
-        axes.plot(cell.published, place, "D", markersize=4.5, markerfacecolor="none", color=INK, markeredgewidth=0.9)
+        axes.plot(cell.published, location, "D", markersize=4.5, markerfacecolor="none", color=INK, markeredgewidth=0.9)
 
 
-def _difference(axes: Axes, row: TableRow, column: str, place: int) -> None:
+def _difference(axes: Axes, row: TableRow, column: str, location: int) -> None:
     cell = row.cells[column]
-    if place == 0:
+    if location == 0:
         axes.axvline(0, color=FAINT, linewidth=1, linestyle=":")
     if cell.difference is not None:
         shade = SHADE[cell.verdict or "not distinguishable"]
         axes.errorbar(
             cell.difference.mean,
-            place,
+            location,
             xerr=cell.difference.half_width,
             fmt="o",
             markersize=4.5,

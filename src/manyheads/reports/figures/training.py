@@ -66,9 +66,9 @@ def examples_seen(facts: RunFacts) -> Figure | None:
     edges = np.linspace(0, steps[-1]["step"], min(len(steps), 60) + 1)
     counts = np.zeros((len(tasks), len(edges) - 1))
     for one in steps:
-        place = min(int(np.searchsorted(edges, one["step"], side="left")) - 1, len(edges) - 2)
+        location = min(int(np.searchsorted(edges, one["step"], side="left")) - 1, len(edges) - 2)
         for task in one["loss"]:
-            counts[tasks.index(task), max(0, place)] += sizes[task]
+            counts[tasks.index(task), max(0, location)] += sizes[task]
     shares = counts / np.maximum(counts.sum(axis=0), 1)
     figure, axes = side_by_side(height=2.2)
     shades = [colour(number) for number in range(len(tasks))]
@@ -91,9 +91,9 @@ def rates(facts: RunFacts) -> Figure | None:
     multiples: dict[str, float] = {}  # group → its rate as a multiple of the phase's
     found: dict[str, list[tuple[float, float]]] = {}
     for one in steps:
-        multiples = one.get("rates", multiples)
+        multiples = one.get("learning_rates", multiples)
         for group, factor in (multiples or {"all": 1.0}).items():
-            found.setdefault(group, []).append((one["step"], factor * one["rate"]))
+            found.setdefault(group, []).append((one["step"], factor * one["learning_rate"]))
     for number, (group, points) in enumerate(found.items()):
         shade = 1.0 if len(found) <= len(COLOURS) else 1 - 0.8 * number / len(found)
         axes.plot(*_thin(points), label=group, color=colour(number if shade == 1.0 else 0), alpha=shade)
@@ -130,7 +130,7 @@ def gradients_and_speed(facts: RunFacts) -> Figure | None:
         return None
     figure, (left, right) = side_by_side(2)
     left.plot(*_smooth([(one["step"], one["gradient_norm"]) for one in steps]))
-    clip = facts.run.recipe.training.clip
+    clip = facts.run.recipe.training.max_grad_norm
     if clip is not None:
         left.axhline(clip, color=FAINT, linestyle=":")
     left.set_yscale("log")

@@ -130,9 +130,9 @@ def _draw_changes(changes: dict[str, list[MetricChange]]) -> Figure:
     figure, axes = side_by_side(height=0.8 + 0.3 * len(rows))
     shades = {"better": colour(2), "worse": colour(1), "not distinguishable": FAINT}
     axes.axvline(0, color=FAINT, linestyle=":")
-    for place, (_, one) in enumerate(rows):
+    for location, (_, one) in enumerate(rows):
         axes.errorbar(
-            *(one.difference.mean, place),
+            *(one.difference.mean, location),
             xerr=one.difference.half_width,
             fmt="o",
             capsize=2,
@@ -150,7 +150,7 @@ def _draw_changes(changes: dict[str, list[MetricChange]]) -> Figure:
 def _curves(every: list[RunFacts], book: FigureBook) -> Section:
     """Dev metrics of all runs, a panel per task."""
     section = Section("training", "Training")
-    tasks = list(dict.fromkeys(task for facts in every for task in facts.answers))
+    tasks = list(dict.fromkeys(task for facts in every for task in facts.predictions))
     figure, panels = side_by_side(len(tasks))
     for task, axes in zip(tasks, panels, strict=True):
         for index, facts in enumerate(every):
@@ -186,7 +186,7 @@ def _examples(before: RunFacts, after: RunFacts, tasks: list[str], several: bool
     """Which examples changed, in which direction."""
     found = []
     for task in tasks:
-        ours, theirs = after.answers[task], before.answers[task]
+        ours, theirs = after.predictions[task], before.predictions[task]
         key = f"examples-{task}" + (f"-{after.label}" if several else "")
         title = f"{task}: which examples changed" + (f" ({after.label})" if several else "")
         section = Section("".join(c if c.isalnum() or c in "-_" else "-" for c in key), title)
@@ -210,7 +210,7 @@ def _direction(section: Section, way: str, direction: Direction, before: str, af
 
 def _changed_row(one: Changed, before: str, after: str) -> dict[str, object]:
     several = len(one.texts) > 1
-    texts = {f"text {place}" if several else "text": Text(text[:400]) for place, text in enumerate(one.texts, 1)}
+    texts = {f"text {location}" if several else "text": Text(text[:400]) for location, text in enumerate(one.texts, 1)}
     return {**texts, "true": one.true, before: one.before, after: one.after, "by": one.size}
 
 

@@ -11,7 +11,7 @@ from manyheads.console import duration
 from manyheads.errors import UserError
 from manyheads.reports.conflicts import EVERYWHERE, conflict_table, describe_conflicts, read_conflicts
 from manyheads.reports.errors import Error, Slice, cut_words, slices, suspicious_labels, worst_errors
-from manyheads.reports.facts import RunFacts, TaskAnswers
+from manyheads.reports.facts import RunFacts, TaskPredictions
 from manyheads.reports.figures import predictions as draw_answers
 from manyheads.reports.figures import training as draw_training
 from manyheads.reports.figures.conflicts import PAIRS, conflict_map
@@ -29,9 +29,9 @@ def run_report(folder: Path) -> tuple[str, FigureBook]:
         sections = [
             _training(facts, book),
             _conflict(facts, book),
-            *(_task(facts, name, one, book) for name, one in facts.answers.items()),
+            *(_task(facts, name, one, book) for name, one in facts.predictions.items()),
             _representation(facts, book),
-            *(_errors(facts, name, one) for name, one in facts.answers.items()),
+            *(_errors(facts, name, one) for name, one in facts.predictions.items()),
             _recipe(facts),
         ]
         page = write_page(f"{facts.name}: report of a run", _lead(facts), sections, _notes(facts))
@@ -168,7 +168,7 @@ def _conflict(facts: RunFacts, book: FigureBook) -> Section:
     return section
 
 
-def _task(facts: RunFacts, name: str, one: TaskAnswers, book: FigureBook) -> Section:
+def _task(facts: RunFacts, name: str, one: TaskPredictions, book: FigureBook) -> Section:
     section = Section(f"task-{name}", f"Task {name}")
     scores = facts.metrics["dev"]["metrics"][name]
     section.table([{"metric": metric, "dev": value} for metric, value in scores.items()], f"metrics-{name}")
@@ -193,7 +193,7 @@ def _task(facts: RunFacts, name: str, one: TaskAnswers, book: FigureBook) -> Sec
     return section
 
 
-def _per_class(one: TaskAnswers) -> list[dict[str, object]]:
+def _per_class(one: TaskPredictions) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for index, name in enumerate(one.task.labels.names):
         if one.labels.ndim == 2:
@@ -212,7 +212,7 @@ def _per_class(one: TaskAnswers) -> list[dict[str, object]]:
     return rows
 
 
-def _most_confused(one: TaskAnswers) -> list[dict[str, object]]:
+def _most_confused(one: TaskPredictions) -> list[dict[str, object]]:
     """What a large confusion matrix has no room to say."""
     counts = draw_answers.confusion_counts(one)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -226,15 +226,15 @@ def _most_confused(one: TaskAnswers) -> list[dict[str, object]]:
 
 def _representation(facts: RunFacts, book: FigureBook) -> Section:
     section = Section("representation", "Where examples lie")
-    if not (facts.folder / "best").is_dir() or not facts.answers:
+    if not (facts.folder / "best").is_dir() or not facts.predictions:
         return section
     for name, cloud in clouds(facts).items():
-        drawn = draw_cloud(facts.answers[name], cloud)
+        drawn = draw_cloud(facts.predictions[name], cloud)
         section.figure(drawn, f"pca-{name}", f"{name}: embeddings before and after", f"{name}. {PLANE}", book)
     return section
 
 
-def _errors(facts: RunFacts, name: str, one: TaskAnswers) -> Section:
+def _errors(facts: RunFacts, name: str, one: TaskPredictions) -> Section:
     section = Section(f"errors-{name}", f"Where {name} is wrong")
     for kind, errors in worst_errors(one).items():
         section.heading(kind)
@@ -261,7 +261,7 @@ def _with_interval(one: Slice) -> str:
     return f"{one.value:.3f}" if one.examples < 2 else f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})"
 
 
-def error_row(one: TaskAnswers, error: Error) -> dict[str, object]:
+def error_row(one: TaskPredictions, error: Error) -> dict[str, object]:
     several = len(error.texts) > 1
     texts = {f"text {number}" if several else "text": Text(_cut(text)) for number, text in enumerate(error.texts, 1)}
     strength = "off by" if one.task.kind == "regression" else "confidence"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from manyheads.reports.errors import suspicious_labels
-from manyheads.reports.facts import TaskAnswers, add_texts
+from manyheads.reports.facts import TaskPredictions, add_texts
 from manyheads.reports.figures import study as draw_study
 from manyheads.reports.figures.style import styled
 from manyheads.reports.pages.page import FigureBook, Section, write_page
@@ -124,8 +124,8 @@ def _results(opened: OpenStudy, results: StudyTable, found: Found, book: FigureB
 def _values(results: StudyTable) -> list[dict[str, object]]:
     """The table of means, with their intervals, and rows numbered for the figure of costs."""
     rows = []
-    for place, (row, shown) in enumerate(zip(results.rows, render.values(results), strict=True), 1):
-        line: dict[str, object] = {"": str(place), **shown}
+    for location, (row, shown) in enumerate(zip(results.rows, render.values(results), strict=True), 1):
+        line: dict[str, object] = {"": str(location), **shown}
         for column, title in results.columns.items():
             cell = row.cells[column]
             if cell.spread is not None:
@@ -161,15 +161,17 @@ def _labels(opened: OpenStudy, results: StudyTable, found: Found, notes: list[st
     for members in seeds.values():
         for task in opened.base.tasks:
             result = members.get(task) or members.get(ALL)
-            if result is not None and task in result.answers:
+            if result is not None and task in result.predictions:
                 answered.setdefault(task, []).append(result)
     every = {
-        task: TaskAnswers(some[0].tasks[task], some[0].answers[task], some[0].labels[task], ids=some[0].ids[task])
+        task: TaskPredictions(
+            some[0].tasks[task], some[0].predictions[task], some[0].labels[task], ids=some[0].ids[task]
+        )
         for task, some in answered.items()
     }
     notes += add_texts(every, opened.base)
     for task, one in every.items():
-        some = [result.answers[task] for result in answered[task]]
+        some = [result.predictions[task] for result in answered[task]]
         doubtful = suspicious_labels(one, some) if len(some) > 1 else []
         if doubtful:
             section.heading(

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from manyheads.config.training import trained_layers
+from manyheads.config.training import trainable_layers
 from manyheads.errors import UserError
 from manyheads.model.multitask import Inputs, ManyHeads, TaskTokens
 from manyheads.parts.aggregators.base import Aggregator
-from manyheads.parts.regularisers.base import Regulariser, View, wide
+from manyheads.parts.regularisers.base import ForwardPass, Regulariser, to_float32
 from manyheads.parts.samplers import Batch
-from manyheads.seeding import draw_state, draws
+from manyheads.seeding import rng_state, seeded_rng
 from manyheads.tokens.packing import Sequence as TokenSequence
 from manyheads.tokens.packing import merge_equal
 from manyheads.training.distributed import Processes
@@ -128,7 +128,7 @@ class Backward:
         """Whether tasks share anything that learns."""
         model = self.model
         heads = bool(len(model.groups)) or any(task.head_of is not None for task in model.tasks.values())
-        return heads or bool(trained_layers(trained, model.encoder.depth))
+        return heads or bool(trainable_layers(trained, model.encoder.depth))
 
     def measure(
         self,
@@ -160,7 +160,7 @@ class Backward:
         self.processes.add_numbers(done.losses)
         if broken:
             return {}
-        with draws(*seeds, "combine"):
+        with seeded_rng(*seeds, "combine"):
             factors = torch.tensor(list(combination.scalarizer.factors(done.losses).values()), dtype=torch.float64)
         return {group: factors[:, None] * one * factors for group, one in taken.gramians().items()}
 
@@ -227,7 +227,7 @@ class Backward:
         """What the scalarizer multiplies each task's gradient with; {} where only the pass itself will tell."""
         scalarizer = combination.scalarizer
         if scalarizer.affine:
-            with draws(*seeds, "combine"):
+            with seeded_rng(*seeds, "combine"):
                 return scalarizer.factors(dict.fromkeys(counts, 1.0))
         if self.processes.count == 1 and list(passes) == [""] and len(passes[""]) == 1:
             return {}
@@ -238,7 +238,7 @@ class Backward:
         done.weights = dict.fromkeys(taken.tasks, 1.0)
         gramian = torch.stack(list(done.gramians.values())).sum(dim=0) if done.gramians else torch.empty(0)
         if len(gramian) and torch.isfinite(gramian).all():  # else the plain sum, whose norm the loop refuses
-            with draws(*seeds, "combine"):  # the same in every process
+            with seeded_rng(*seeds, "combine"):  # the same in every process
                 found = aggregator(gramian, taken.tasks)
             done.weights = dict(zip(taken.tasks, _checked(found, taken.tasks, aggregator), strict=True))
         taken.fill(done.weights)
@@ -247,14 +247,14 @@ class Backward:
         """What a pass adds to the tasks' mean losses: divided by the counts of all, so that parts add up."""
         batches = [(task, inputs) for task, _, inputs in passing]
         regularisers = self._on(passing[0][0])
-        before = draw_state(self.model.device)
+        before = rng_state(self.model.device)
         with self.autocast():
             packed = self.model.pack(batches, merge=not regularisers)
             embedded = self.model.embed(packed)
-            after = draw_state(self.model.device)
-            outputs = [wide(one) for one in self.model.read(embedded, packed)]
+            after = rng_state(self.model.device)
+            outputs = [to_float32(one) for one in self.model.read(embedded, packed)]
         values = [self._example_losses(task, rows, one) for (task, rows, _), one in zip(passing, outputs, strict=True)]
-        view = View(
+        forward_pass = ForwardPass(
             self.model,
             batches,
             packed,
@@ -266,7 +266,7 @@ class Backward:
             self.autocast,
         )
         for one in regularisers:
-            for number, (task, term) in enumerate(zip(packed.tasks, one.terms(view), strict=True)):
+            for number, (task, term) in enumerate(zip(packed.tasks, one.terms(forward_pass), strict=True)):
                 values[number] = values[number] + one.weight * term
                 added = one.weight * term.detach().sum().item() / counts[task]
                 done.terms[one.name] = done.terms.get(one.name, 0.0) + added
@@ -310,7 +310,7 @@ class Backward:
 
     def _draws(self, seeds: tuple[int, int], purpose: str = "step") -> AbstractContextManager[None]:
         """Every process draws masks of its own; the first draws those of a training alone."""
-        return draws(*seeds, purpose, *(() if self.processes.main else (self.processes.rank,)))
+        return seeded_rng(*seeds, purpose, *(() if self.processes.main else (self.processes.rank,)))
 
     @contextmanager
     def _scaled_layers(self, task: str) -> Iterator[None]:

@@ -10,10 +10,10 @@ from torch import nn
 
 from manyheads.parts.aggregators.base import Aggregator
 from manyheads.parts.scalarizers.base import Scalarizer
-from manyheads.seeding import draws
+from manyheads.seeding import seeded_rng
 
 if TYPE_CHECKING:
-    from manyheads.config.part import Choice
+    from manyheads.config.part import PartConfig
     from manyheads.config.training import CombineSettings
 
 COPIES = {"float32": None, "bf16": torch.bfloat16}
@@ -61,12 +61,12 @@ def _is_affine(scalarizer: Scalarizer, tasks: Sequence[str]) -> bool:
     """Whether what tasks are multiplied with is the same for other losses."""
     found = []
     for start in (1.0, 2.0):
-        with draws(0, "affine"):
+        with seeded_rng(0, "affine"):
             found.append(scalarizer.factors({task: start + number / 7 for number, task in enumerate(tasks)}))
     return all(abs(found[0][task] - found[1][task]) < 1e-9 for task in tasks)
 
 
-def _build(key: str, choice: Choice, tasks: Sequence[str]) -> Any:
+def _build(key: str, choice: PartConfig, tasks: Sequence[str]) -> Any:
     try:
         return choice.build("scalarizers" if key == "losses" else "aggregators", tasks)
     except ValueError as fault:
