@@ -1,4 +1,4 @@
-"""What a user may see when things stop: what is wrong, where, what was expected, what to do."""
+"""What a user sees when something stops: what is wrong, where, what was expected, what to do."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """A fault that the user can mend. The command line shows its message alone and exits with code 2."""
+    """A mistake that the user can correct. The command line prints its message and exits with code 2.
+
+    `code` is short and stable ("unknown-part", "bad-rows"): programs and tests check it instead of the message.
+    """
+
+    def __init__(self, message: str, code: str = "invalid") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Interrupted(Exception):
     """A run, or a study, was asked to stop by a signal; it is saved and can be gone on with."""
 
-    def __init__(self, told: str, signal_number: int) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
         self.exit_code = 128 + signal_number  # what a shell reports for a process that a signal ended
 
     @classmethod

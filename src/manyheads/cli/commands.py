@@ -309,7 +309,7 @@ def main() -> None:
     try:
         app(prog_name="manyheads")
     except UserError as fault:
-        print(f"error: {fault}", file=sys.stderr)
+        print(f"error: {fault} [{fault.code}]", file=sys.stderr)
         sys.exit(2)
     except Interrupted as stopped:
         if os.environ.get("RANK", "0") == "0":  # of several processes the first one speaks
@@ -321,7 +321,7 @@ def main() -> None:
         told = explain_fault(fault)
         if told is None:
             raise  # ours to mend, so all of it is shown
-        print(f"error: {told}", file=sys.stderr)
+        print(f"error: {told} [{told.code}]", file=sys.stderr)
         sys.exit(2)
 
 

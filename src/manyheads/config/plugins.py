@@ -47,7 +47,7 @@ def explain_fault(fault: Exception) -> UserError | None:
     for file in _imported:
         line = _line(fault, file)
         if line:
-            return UserError(f"{file}:{line}: {type(fault).__name__}: {fault}")
+            return UserError(f"{file}:{line}: {type(fault).__name__}: {fault}", code="plugin-failed")
     return None
 
 
