@@ -18,10 +18,10 @@ import torch
 from torchjd.aggregation import Aggregator, PCGrad, UPGrad
 from torchjd.autojac import jac_to_grad, mtl_backward
 
-from manyheads.config.load import load_recipe
 from manyheads.console import Reporter
 from manyheads.parts.scalarizers import Sum
 from manyheads.registry import find
+from manyheads.tasks.resolve import load_recipe
 from manyheads.tokens.packing import merge_equal, pack
 from manyheads.training.gradients.combination import Combination
 from manyheads.training.gradients.task_gradients import shared_parameters

@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from manyheads.config.load import load_recipe
 from manyheads.console import Reporter
+from manyheads.tasks.resolve import load_recipe
 from manyheads.training import loop as training
 from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import TrainingJob, prepare

@@ -50,9 +50,9 @@ def make_data(file: Path, rows: int) -> None:
 
 def measure(file: Path) -> dict[str, float]:
     """Start a run on the file in this process and make batches; seconds and megabytes."""
-    from manyheads.config.load import load_recipe
     from manyheads.console import Reporter
     from manyheads.model import multitask as model
+    from manyheads.tasks.resolve import load_recipe
     from manyheads.tokens import tokenizer as tokens
     from manyheads.training import setup as job
     from manyheads.training.gradients.backward import split_passes

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import floor
 from apart import Apart
-from manyheads.config.load import load_recipe
 from manyheads.console import Reporter
 from manyheads.encoder.bert import Bert
+from manyheads.tasks.resolve import load_recipe
 from manyheads.training import loop as training
 from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import TrainingJob, prepare

@@ -16,7 +16,8 @@ from manyheads.encoder.bert import Bert, BertConfig, random_bert
 from manyheads.model.multitask import Inputs, ManyHeads
 from manyheads.registry import find
 from manyheads.storage.strings import Strings
-from manyheads.tasks.task import Task, incompatible_parts
+from manyheads.tasks.compatibility import incompatible_parts
+from manyheads.tasks.task import Task
 from manyheads.tokens.column import TokenColumn, tokenise_once
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -58,7 +59,7 @@ def a_task(**given: Any) -> Task:
         "bounds": (0.0, 5.0) if numbers else None,
         "offset": 2.5 if numbers else 0.0,
         "unit": 1.6 if numbers else 1.0,
-        "rows": 6,
+        "train_examples": 6,
         "counts": (2,) * len(labels.names),
     }
     return Task(**{**settings, **given})
@@ -71,10 +72,10 @@ def fitting_task(**given: Any) -> Task | None:
 
 def labels_of(task: Task, rows: int = 6) -> torch.Tensor:
     """Labels as a loss sees them."""
-    if task.kind == "regression":
+    if task.kind.name == "regression":
         return (torch.tensor([0.5, 2.5, 4.5] * 2)[:rows].double() - task.offset) / task.unit
     wanted = torch.tensor([0, 1, 2] * 2)[:rows] % len(task.labels.names)
-    return torch.nn.functional.one_hot(wanted, len(task.labels.names)) if task.kind == "multi-label" else wanted
+    return torch.nn.functional.one_hot(wanted, len(task.labels.names)) if task.kind.name == "multi-label" else wanted
 
 
 def small_bert(width: int = 16) -> Bert:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from manyheads.config.load import load_recipe
 from manyheads.console import Reporter
+from manyheads.tasks.resolve import load_recipe
 from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import assemble
 

@@ -24,7 +24,7 @@ class Rows:
     def __init__(self, model: ManyHeads, task: str, labels: list[float]) -> None:
         self.task, self.rows, self.frozen = model.tasks[task], None, None
         self.texts = columns(model, len(self.task.columns.text))
-        kind = torch.float64 if self.task.kind == "regression" else torch.long
+        kind = torch.float64 if self.task.kind.name == "regression" else torch.long
         self.labels = torch.tensor(labels, dtype=kind)
 
     def inputs(self, model: ManyHeads, row: int) -> Any:
@@ -41,6 +41,6 @@ def setting(folder: Path, tasks: list[Task] | None = None, double: bool = True, 
     model = model.double() if double else model
     values = {"a": [0, 2, 1, 0, 1, 2], "b": [0, 1, 1, 0, 1, 1], "c": [0.3, -1.0, 1.5, 0.0, 0.7, -0.4]}
     data = {
-        task.name: Rows(model, task.name, values["c" if task.kind == "regression" else task.name]) for task in chosen
+        task.name: Rows(model, task.name, values["c" if task.kind.name == "regression" else task.name]) for task in chosen
     }
     return model, data

@@ -16,7 +16,7 @@ __version__ = version("manyheads")
 # public name → where it lives; imported on first use, so that `import manyheads` does not wait for torch
 _PUBLIC = {
     "Recipe": "manyheads.config.recipe",
-    "load_recipe": "manyheads.config.load",
+    "load_recipe": "manyheads.tasks.resolve",
     "Task": "manyheads.tasks.task",
     "ManyHeads": "manyheads.model.multitask",
     "train": "manyheads.training.loop",
@@ -29,12 +29,12 @@ _PUBLIC = {
 __all__ = ["ManyHeads", "Recipe", "Run", "Task", "UserError", "load_recipe", "parts", "register", "resume", "train"]
 
 if TYPE_CHECKING:
-    from manyheads.config.load import load_recipe
     from manyheads.config.recipe import Recipe
     from manyheads.errors import UserError
     from manyheads.model.multitask import ManyHeads
     from manyheads.registry import parts, register
     from manyheads.runs.run import Run
+    from manyheads.tasks.resolve import load_recipe
     from manyheads.tasks.task import Task
     from manyheads.training.loop import resume, train
 

@@ -27,8 +27,18 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
+
+class NamesTask:
+    """Marks a type whose values are names of the recipe's tasks."""
+
+
+# an option of this type names a task: `order: list[TaskName]`, `weights: dict[TaskName, float]`. Names are checked
+# against the recipe's tasks, and a task that is left out on the command line is left out there too
+TaskName = Annotated[str, NamesTask()]
+
 # family → the module whose import registers its parts, in the order in which data flows through them
 FAMILIES = {
+    "kinds": "manyheads.parts.kinds",
     "samplers": "manyheads.parts.samplers",
     "encodings": "manyheads.parts.encodings",
     "pooling": "manyheads.parts.pooling",
@@ -67,7 +77,8 @@ class Part:
         options = {name: one for name, one in given.items() if one.kind is one.KEYWORD_ONLY}
         # of the options only: what is supplied to a part may be typed by names that are not imported when it runs
         written = {name: one.annotation for name, one in options.items() if one.annotation is not one.empty}
-        hints = get_type_hints(SimpleNamespace(__annotations__=written), init.__globals__, include_extras=True)
+        scope = getattr(init, "__globals__", {})  # a class without a constructor has object's
+        hints = get_type_hints(SimpleNamespace(__annotations__=written), scope, include_extras=True)
         fields: dict[str, Any] = {
             name: (hints.get(name, Any), ... if one.default is one.empty else one.default)
             for name, one in options.items()
@@ -131,8 +142,11 @@ def parts(family: str | None = None) -> list[Part]:
 
 def find(family: str, name: str) -> Part:
     """The part of that name. An unknown name is a ValueError that lists the valid ones and the nearest."""
+    part = _parts.get((family, name))
+    if part is not None:
+        return part
     known = {part.name: part for part in parts(family)}
     if name not in known:
-        one = {"losses": "loss"}.get(family, family.removesuffix("s"))
-        raise ValueError(f"unknown {one} '{name}'.{nearest(name, known)}")
+        singular = {"losses": "loss"}.get(family, family.removesuffix("s"))
+        raise ValueError(f"unknown {singular} '{name}'.{nearest(name, known)}")
     return known[name]

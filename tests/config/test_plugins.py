@@ -19,7 +19,7 @@ from manyheads.parts.losses import Loss
 @register("losses", "{name}")
 class Absolute(Loss):
     """|x − y|·{factor}: by hand."""
-    kinds = ("regression",)
+    label_types = ("number",)
     def __call__(self, outputs, labels):
         return (outputs[:, 0] - labels).abs() * {factor}
 '''
@@ -127,7 +127,7 @@ def test_a_metric_says_which_kinds_it_measures(own: Path, recipe_file: Callable[
     tasks = {"near": {"train": "near.tsv", "range": [0, 5], "metrics": ["mine"]}}
     file = recipe_file(tasks=tasks, imports=["my_parts.py"])
     check_refused(manyheads("train", file), "'mine' is registered without saying which kinds it measures; use @metric")
-    says = "@metric('mine', kinds=('regression',), best='high', scale='share')\n"
+    says = "@metric('mine', label_types=('number',), best='high', scale='share')\n"
     own.write_text("from manyheads.parts.metrics import metric\n\n" + says + body)
     result = manyheads("train", file, "training.epochs=1")
     assert "near mine 0.500  overall 0.500" in result.stderr, result.stderr

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from manyheads.config.load import load_recipe, load_run_recipe, parse_overrides, shipped_recipes
+from manyheads.config.load import load_run_recipe, shipped_recipes
+from manyheads.config.overrides import parse_overrides
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.registry import parts
 from manyheads.tasks.load import load_tasks
+from manyheads.tasks.resolve import load_recipe
 
 Write = Callable[[str], Path]
 
@@ -58,7 +60,7 @@ def test_three_lines_are_a_whole_recipe(toy_data: Path) -> None:
     data = load_tasks(recipe)["mood"]
     assert data.task.columns.text == ("sentence",)
     assert data.task.columns.label == "label"
-    assert data.task.kind == "classification"
+    assert data.task.kind.name == "classification"
     assert data.task.labels.names == ("0", "1", "2", "3")
     assert (data.task.encoding.name, data.task.loss.name) == ("single", "cross-entropy")
     assert (len(data.train), len(data.dev), data.test) == (36, 4, None)
@@ -400,7 +402,7 @@ def test_every_shipped_recipe_loads_and_says_what_it_is() -> None:
 
 def test_demo_recipe_reads_its_three_tasks() -> None:
     data = load_tasks(load_recipe("demo"))
-    assert {name: (one.task.kind, one.task.encoding.name, one.task.loss.name) for name, one in data.items()} == {
+    assert {name: (one.task.kind.name, one.task.encoding.name, one.task.loss.name) for name, one in data.items()} == {
         "sentiment": ("ordinal", "single", "cross-entropy"),
         "paraphrase": ("classification", "cross", "binary-cross-entropy"),
         "similarity": ("regression", "cross", "mse"),

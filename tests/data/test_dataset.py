@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from manyheads.config.recipe import Source
+from manyheads.config.task import Source
 from manyheads.data.dataset import Dataset, label_rows, read_rows, recognise_columns
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns

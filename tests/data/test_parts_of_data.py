@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from command import check_refused, manyheads
-from manyheads.config.load import load_recipe
 from manyheads.errors import UserError
 from manyheads.tasks.load import TaskData, load_tasks
+from manyheads.tasks.resolve import load_recipe
 
 ToyRecipe = Callable[..., dict[str, Any]]
 

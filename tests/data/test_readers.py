@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from manyheads.config.recipe import Source
+from manyheads.config.task import Source
 from manyheads.data import demo
 from manyheads.data.readers import CHUNK, Chunk, read_chunks, source_name
 from manyheads.errors import UserError

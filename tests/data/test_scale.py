@@ -18,8 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.config.load import load_recipe
-from manyheads.config.recipe import Source
+from manyheads.config.task import Source
 from manyheads.data import dataset as reading
 from manyheads.data import readers
 from manyheads.data import table as raw_rows
@@ -32,6 +31,7 @@ from manyheads.model.multitask import TaskTokens
 from manyheads.storage import strings
 from manyheads.storage.strings import StringFiles, Strings
 from manyheads.tasks.load import load_tasks
+from manyheads.tasks.resolve import load_recipe
 from manyheads.tokens import column as tokens
 from manyheads.tokens.column import tokenise
 from manyheads.tokens.tokenizer import Tokenizer

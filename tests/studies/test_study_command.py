@@ -264,8 +264,8 @@ def test_single_task_baselines_make_a_transfer_matrix(study: Path, toy_data: Pat
 
 
 def test_at_equal_examples_a_task_gets_the_very_batches_that_it_gets_in_company(study: Path, toy_data: Path) -> None:
-    from manyheads.config.load import load_recipe
     from manyheads.console import Reporter
+    from manyheads.tasks.resolve import load_recipe
     from manyheads.training.setup import prepare
 
     def batches(**more: Any) -> list[list[int]]:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from manyheads.config.load import load_recipe
 from manyheads.errors import UserError
 from manyheads.studies.config import load_study
 from manyheads.studies.cost import describe_cost
 from manyheads.studies.identity import run_identity
 from manyheads.studies.runner import Place
 from manyheads.studies.study import OpenStudy
+from manyheads.tasks.resolve import load_recipe
 
 BASE = "scales/smoke"
 

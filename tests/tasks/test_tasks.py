@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manyheads.config.load import load_recipe
 from manyheads.config.part import PartConfig
-from manyheads.config.recipe import Predictions, Source
+from manyheads.config.task import PredictionFile, Source
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
 from manyheads.errors import UserError
 from manyheads.tasks.load import TaskData, load_tasks, read_unlabelled
+from manyheads.tasks.resolve import load_recipe
 from manyheads.tasks.task import Task
 
 
@@ -39,7 +39,7 @@ def rows(count: int, first: int = 0) -> str:
 
 def test_a_pair_of_graded_sentences_becomes_a_cross_encoded_regression(toy_data: Path) -> None:
     data = load(toy_data, train="near.tsv")
-    assert (data.task.kind, data.task.pair) == ("regression", True)
+    assert (data.task.kind.name, data.task.pair) == ("regression", True)
     assert (data.task.encoding.name, data.task.loss.name) == ("cross", "mse")
     assert data.task.columns == Columns(("sentence1", "sentence2"), "score", None)
     assert data.train.labels is not None
@@ -234,6 +234,6 @@ def test_a_task_survives_json(labels: LabelReader) -> None:
         loss=PartConfig(name="mse"),
         offset=2.5,
         unit=1.4,
-        predictions=Predictions(file="{split}.csv", column="P", format="course"),
+        predictions=PredictionFile(file="{split}.csv", column="P", format="course"),
     )
     assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from command import check_refused, manyheads
 from manyheads import train
-from manyheads.config.load import load_recipe
+from manyheads.tasks.resolve import load_recipe
 from run_files import last_checkpoint, log_of
 
 ToyRecipe = Callable[..., dict[str, Any]]

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from manyheads import train
-from manyheads.config.load import load_recipe
 from manyheads.registry import find, parts
+from manyheads.tasks.resolve import load_recipe
 from manyheads.training import frozen_cache as frozen
 
 NONE = None
@@ -147,7 +147,7 @@ from manyheads import train
 from manyheads.training import frozen_cache as frozen
 frozen.WORTH = 0.0
 from manyheads.training.distributed import Processes
-from manyheads.config.load import load_recipe
+from manyheads.tasks.resolve import load_recipe
 Processes.leave = Processes.wait
 for recipe in json.load(open(sys.argv[1])):
     train(load_recipe(recipe), quiet=True)

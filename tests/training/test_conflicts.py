@@ -13,9 +13,9 @@ import torch
 
 from command import check_refused, manyheads
 from manyheads import train
-from manyheads.config.load import load_recipe
 from manyheads.reports.conflicts import Agreement, Conflicts, conflict_table, describe_conflicts, read_conflicts
 from manyheads.runs.run import Run
+from manyheads.tasks.resolve import load_recipe
 from run_files import last_checkpoint, log_of
 
 ToyRecipe = Callable[..., dict[str, Any]]

@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 
 from command import manyheads
 from manyheads import train
-from manyheads.config.load import load_recipe
 from manyheads.console import Reporter
 from manyheads.encoder.toy import write_toy_encoder
 from manyheads.storage.files import cache_folder
+from manyheads.tasks.resolve import load_recipe
 from manyheads.training.frozen_cache import open_frozen_cache
 from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import assemble

@@ -14,12 +14,12 @@ from torch import nn
 from building import a_task, toy_model
 from command import manyheads
 from manyheads import train
-from manyheads.config.load import load_recipe
-from manyheads.config.recipe import EncoderSettings, Training
-from manyheads.config.training import trainable_layers
+from manyheads.config.recipe import EncoderSettings
+from manyheads.config.training import Training, trainable_layers
 from manyheads.encoder import load_encoder
 from manyheads.model.multitask import ManyHeads
 from manyheads.registry import find
+from manyheads.tasks.resolve import load_recipe
 from manyheads.training.optim import build_optimizer, clip_gradients, parameter_groups, rate_factor, set_rates
 
 

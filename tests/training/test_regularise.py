@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from command import check_refused, manyheads
 from manyheads import train
-from manyheads.config.load import load_recipe
 from manyheads.errors import UserError
+from manyheads.tasks.resolve import load_recipe
 from manyheads.training.device import check_bfloat16
 
 ToyRecipe = Callable[..., dict[str, Any]]

@@ -14,7 +14,8 @@ import numpy as np
 from manyheads.checks.findings import SEVERITIES, Finding, Severity, Split, Texts, shown_texts
 from manyheads.checks.repeated import common_sentences, conflicts, duplicates, overlap
 from manyheads.config.part import PartConfig
-from manyheads.config.recipe import EncoderSettings, Recipe, Source
+from manyheads.config.recipe import EncoderSettings, Recipe
+from manyheads.config.task import Source
 from manyheads.console import Reporter
 from manyheads.data.dataset import read_rows
 from manyheads.data.labels import BadLabel, LabelReader
@@ -25,7 +26,8 @@ from manyheads.encoder.loading import is_bert, locate, read_config
 from manyheads.errors import UserError
 from manyheads.parts.encodings import Encoding
 from manyheads.storage.strings import Strings
-from manyheads.tasks.load import check_files, choose_columns, choose_reader, present_sources, same_rows
+from manyheads.tasks.load import check_files, choose_columns, present_sources, same_rows
+from manyheads.tasks.resolve import choose_reader
 from manyheads.tokens.column import tokenise
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -63,7 +65,7 @@ def _would_train(recipe: Recipe, can_load: bool) -> Iterator[Finding]:
     from manyheads.training.setup import assemble
 
     skipping = recipe.model_copy(deep=True)
-    skipping._origin = recipe._origin
+    skipping._locations = recipe._locations
     for settings in skipping.tasks.values():
         settings.bad_rows = "skip"
     try:

@@ -61,7 +61,8 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train a recipe; for example: manyheads train recipe.yaml training.epochs=1 seed=3"""
-    from manyheads.config.load import load_recipe, parse_overrides
+    from manyheads.config.overrides import parse_overrides
+    from manyheads.tasks.resolve import load_recipe
     from manyheads.training.loop import train as start
 
     run = start(load_recipe(recipe, parse_overrides(overrides or [])), overwrite, quiet)
@@ -73,8 +74,9 @@ def pretrain(
     recipe: RecipeArgument, overrides: Overrides = None, overwrite: Overwrite = False, quiet: Quiet = False
 ) -> None:
     """Pre-train the recipe's encoder further on the tasks' own texts; gives an encoder folder that recipes can name."""
-    from manyheads.config.load import load_recipe, parse_overrides
+    from manyheads.config.overrides import parse_overrides
     from manyheads.pretraining import pretrain as start
+    from manyheads.tasks.resolve import load_recipe
 
     print(start(load_recipe(recipe, parse_overrides(overrides or [])), overwrite, quiet))
 
@@ -241,8 +243,9 @@ def plan(
     quiet: Quiet = False,
 ) -> None:
     """What training a recipe would do: how often each task is seen, what an epoch is, time and memory."""
-    from manyheads.config.load import load_recipe, parse_overrides
+    from manyheads.config.overrides import parse_overrides
     from manyheads.console import Reporter
+    from manyheads.tasks.resolve import load_recipe
     from manyheads.training.plan import describe_plan, make_plan
 
     found = make_plan(load_recipe(recipe, parse_overrides(overrides or [])), Reporter(quiet), timed)
@@ -266,8 +269,9 @@ def check(
 
     from manyheads.checks.checks import check_data
     from manyheads.checks.findings import report
-    from manyheads.config.load import load_recipe, parse_overrides
+    from manyheads.config.overrides import parse_overrides
     from manyheads.console import Reporter
+    from manyheads.tasks.resolve import load_recipe
 
     findings = check_data(load_recipe(recipe, parse_overrides(overrides or [])), Reporter(quiet))
     if as_json:
@@ -294,7 +298,7 @@ def demo(
 ) -> None:
     """Train three generated tasks with the default encoder, and answer a few sentences. Needs no network."""
     from manyheads.cli.demo import run_demo
-    from manyheads.config.load import parse_overrides
+    from manyheads.config.overrides import parse_overrides
 
     result = run_demo(parse_overrides(overrides or []), output)
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyheads.config.load import load_recipe
+from manyheads.tasks.resolve import load_recipe
 from manyheads.training.loop import train
 
 SENTENCES = (

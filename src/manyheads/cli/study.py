@@ -181,7 +181,7 @@ def take_in(
 
 
 def open_from_words(study: str, scale: str | None, output: Path, overrides: list[str] | None) -> OpenStudy:
-    from manyheads.config.load import parse_overrides
+    from manyheads.config.overrides import parse_overrides
     from manyheads.studies.study import open_study
 
     return open_study(study, scale, output, parse_overrides(overrides or []))

@@ -27,14 +27,20 @@ class SourceLocations:
                     return f"{self.file}:{self.lines[location]}: {key}"
         return f"{self.file}: {key}" if key else self.file
 
+    def forget_lines(self, path: KeyPath) -> None:
+        """A value that was overridden no longer stands in the file."""
+        self.lines = {known: line for known, line in self.lines.items() if known[: len(path)] != path}
+
 
 def _shown(path: KeyPath) -> list[str]:
     """A place as messages write it: phases have numbers from 1, a task's sources have none."""
-    return [
-        step if isinstance(step, str) else str(step + 1)
-        for before, step in zip(("", *path), path, strict=False)
-        if isinstance(step, str) or before == "phases"
-    ]
+    steps: list[str] = []
+    for step in path:
+        if isinstance(step, str):
+            steps.append(step)
+        elif steps and steps[-1] == "phases":
+            steps.append(str(step + 1))
+    return steps
 
 
 def _names(path: KeyPath) -> tuple[str, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from manyheads import registry
 
@@ -21,69 +22,61 @@ class PartConfig(BaseModel):
         return registry.find(family, self.name).factory(*given, **self.options)
 
 
-def _read_part(family: str, default: str | None, value: Any) -> Any:
-    if value is None or isinstance(value, PartConfig):
-        return value
-    if isinstance(value, str):
-        value = {"name": value}
-    if isinstance(value, dict) and default is not None:
-        value = {"name": default, **value}  # options alone belong to the default part
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        raise ValueError(f"expected a name, or a mapping with 'name' and options, found {value!r}")
-    options = {key: setting for key, setting in value.items() if key != "name"}
-    return PartConfig(name=value["name"], options=registry.find(family, value["name"]).check(options))
+@dataclass(frozen=True)
+class PartFamily:
+    """The type of a recipe's key that names a part: of which family, and which part's options may stand alone."""
+
+    family: str
+    default: str | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(
+            self.read, handler(source), serialization=core_schema.plain_serializer_function_ser_schema(dump_part)
+        )
+
+    def read(self, value: Any) -> Any:
+        if value is None or isinstance(value, PartConfig):
+            return value
+        if isinstance(value, str):
+            value = {"name": value}
+        if isinstance(value, dict) and self.default is not None:
+            value = {"name": self.default, **value}  # options alone belong to the default part
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+            raise ValueError(f"expected a name, or a mapping with 'name' and options, found {value!r}")
+        part = load_part(value)
+        return PartConfig(name=part.name, options=registry.find(self.family, part.name).check(part.options))
 
 
-def dump_part(choice: PartConfig | None) -> Any:
-    if choice is None or not choice.options:
-        return choice and choice.name
-    return {"name": choice.name, **choice.options}
+def dump_part(part: PartConfig | None) -> Any:
+    """A plain name, or a mapping with the options."""
+    if part is None:
+        return None
+    if not part.options:
+        return part.name
+    return {"name": part.name, **part.options}
 
 
 def load_part(dumped: Any) -> PartConfig:
-    """What `dump_choice` wrote, read back without checks: a saved model's parts are what they are."""
+    """What `dump_part` wrote, read back without checks: a saved model's parts are what they are."""
+    if isinstance(dumped, PartConfig):
+        return dumped
     if isinstance(dumped, str):
         return PartConfig(name=dumped)
-    return PartConfig(name=dumped["name"], options={key: one for key, one in dumped.items() if key != "name"})
+    if not isinstance(dumped, dict) or "name" not in dumped:
+        raise ValueError(f"expected a part's name, or a mapping with 'name' and options, found {dumped!r}")
+    options = dict(dumped)
+    return PartConfig(name=options.pop("name"), options=options)
 
 
-def _gives_similarity(encoding: PartConfig | None) -> bool:
-    return encoding is not None and registry.find("encodings", encoding.name).factory.gives != "features"
-
-
-def why_head_incompatible(encoding: PartConfig | None, head: PartConfig) -> str | None:
-    """Why the head cannot read what the encoding gives, or None. No encoding is one of those that need a head."""
-    reads_similarity = getattr(registry.find("heads", head.name).factory, "reads_similarity", False)
-    if _gives_similarity(encoding) == reads_similarity:
-        return None
-    if encoding is not None and not reads_similarity:
-        return f"'{encoding.name}' gives the prediction itself; use head 'none'."
-    given = f"of what '{encoding.name}' gives" if encoding else "of features"
-    return f"'{head.name}' makes no prediction {given}; use 'linear', or one of the cosine encodings."
-
-
-def why_output_incompatible(encoding: PartConfig | None, output: PartConfig) -> str | None:
-    """Why the output does not go with the encoding, or None."""
-    similarity = _gives_similarity(encoding)
-    if similarity == (output.name == "similarity"):
-        return None
-    need = "'similarity'" if similarity else "'raw', 'clamp' or 'sigmoid'"
-    named = f"encoding '{encoding.name}'" if encoding else "this encoding"
-    return f"'{output.name}' does not go with {named}; use {need}."
-
-
-_dump = PlainSerializer(dump_part)
-_read_sampler = BeforeValidator(partial(_read_part, "samplers", "batch-round-robin"))
-SamplerConfig = Annotated[PartConfig, _read_sampler, _dump]
-OptionalSamplerConfig = Annotated[PartConfig | None, _read_sampler, _dump]
-EncodingConfig = Annotated[PartConfig | None, BeforeValidator(partial(_read_part, "encodings", None)), _dump]
-PoolingConfig = Annotated[PartConfig | None, BeforeValidator(partial(_read_part, "pooling", None)), _dump]
-HeadConfig = Annotated[PartConfig | None, BeforeValidator(partial(_read_part, "heads", "linear")), _dump]
-OutputConfig = Annotated[PartConfig | None, BeforeValidator(partial(_read_part, "outputs", None)), _dump]
-MetricConfig = Annotated[PartConfig, BeforeValidator(partial(_read_part, "metrics", None)), _dump]
-LossConfig = Annotated[PartConfig | None, BeforeValidator(partial(_read_part, "losses", None)), _dump]
-ScalarizerConfig = Annotated[PartConfig, BeforeValidator(partial(_read_part, "scalarizers", "sum")), _dump]
-RegulariserConfig = Annotated[PartConfig, BeforeValidator(partial(_read_part, "regularisers", None)), _dump]
-OptionalAggregatorConfig = Annotated[
-    PartConfig | None, BeforeValidator(partial(_read_part, "aggregators", None)), _dump
-]
+# the types of a recipe's keys that name a part
+SamplerConfig = Annotated[PartConfig, PartFamily("samplers", "batch-round-robin")]
+OptionalSamplerConfig = Annotated[PartConfig | None, PartFamily("samplers", "batch-round-robin")]
+EncodingConfig = Annotated[PartConfig | None, PartFamily("encodings")]
+PoolingConfig = Annotated[PartConfig | None, PartFamily("pooling")]
+HeadConfig = Annotated[PartConfig | None, PartFamily("heads", "linear")]
+OutputConfig = Annotated[PartConfig | None, PartFamily("outputs")]
+MetricConfig = Annotated[PartConfig, PartFamily("metrics")]
+LossConfig = Annotated[PartConfig | None, PartFamily("losses")]
+ScalarizerConfig = Annotated[PartConfig, PartFamily("scalarizers", "sum")]
+RegulariserConfig = Annotated[PartConfig, PartFamily("regularisers")]
+OptionalAggregatorConfig = Annotated[PartConfig | None, PartFamily("aggregators")]

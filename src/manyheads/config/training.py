@@ -16,7 +16,7 @@ from manyheads.config.part import (
     ScalarizerConfig,
 )
 from manyheads.errors import nearest
-from manyheads.registry import Share
+from manyheads.registry import Share, TaskName
 
 Layer = Annotated[int, Field(ge=0)]  # of the encoder, from 1; 0 is the embeddings
 
@@ -145,7 +145,7 @@ class Training(Model):
     trainable: Trainable = "all"
     """What learns besides the heads: 'all' of the encoder, nothing ('heads'), all but the embeddings ('layers'), the
     topmost N layers ('top-N'), or a list of layers (0 is the embeddings)."""
-    active_tasks: list[str] | None = Field(None, min_length=1)
+    active_tasks: list[TaskName] | None = Field(None, min_length=1)
     """Leave out the batches of all other tasks, which are then not evaluated either: what these tasks learn from the
     same batches without the others. By default none is left out."""
     frozen_dropout: bool = False
@@ -184,7 +184,7 @@ class PhaseSettings(Model):
     """Its length; by default training.epochs."""
     steps: int | None = Field(None, ge=1)
     """Its length in optimizer steps, where the epochs have more."""
-    tasks: list[str] | None = Field(None, min_length=1)
+    tasks: list[TaskName] | None = Field(None, min_length=1)
     """The tasks it trains; by default all. All are evaluated."""
     trainable: Trainable | None = None
     """By default training.trainable."""
@@ -219,7 +219,7 @@ class PretrainSettings(Model):
     """Share of a text's tokens that are hidden, at least one."""
     whole_words: bool = False
     """Hide all pieces of a word, or none."""
-    tasks: list[str] | None = Field(None, min_length=1)
+    tasks: list[TaskName] | None = Field(None, min_length=1)
     """Whose train texts are used; by default all tasks'."""
     files: Annotated[list[str], BeforeValidator(_one_or_more)] = []
     """Text files, a text per line, in place of the tasks' texts; relative to data.root."""
@@ -235,11 +235,11 @@ class EvaluateSettings(Model):
     before: bool = False
     """Also evaluate before the first step."""
     select: float | None = Field(None, gt=0, lt=1)
-    """Share of train held out to choose best/ by, and when to rest or stop, so that dev is looked at only once, at the
+    """Share of train held out to choose best/ by, and when to pause or stop, so that dev is looked at only once, at the
     end; null chooses on dev."""
     overall: Literal["arithmetic", "geometric"] = "arithmetic"
     """The mean of the tasks' primary metrics by which best/ is chosen."""
-    weights: dict[str, Annotated[float, Field(ge=0)]] = {}
+    weights: dict[TaskName, Annotated[float, Field(ge=0)]] = {}
     """How much a task counts in the overall score; 1 where it is not named."""
     tokens_per_pass: int = Field(4096, ge=1)
     """Tokens that go through the encoder at once."""

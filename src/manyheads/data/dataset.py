@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.config.recipe import Source
-from manyheads.data.labels import FAULT, YES, BadLabel, LabelReader, as_list, normalise
+from manyheads.config.label_text import normalise
+from manyheads.config.task import Source
+from manyheads.data.labels import FAULT, YES, BadLabel, LabelReader, as_list, is_labelled
 from manyheads.data.readers import Chunk, read_chunks, source_name
 from manyheads.data.table import BadRow, Columns, Table, TableChunk, hold_rows, keep_rows, kept_folder, open_rows
 from manyheads.errors import UserError, nearest
@@ -60,8 +61,7 @@ class Dataset:
         """[rows] whether this task has a label there: rows that several tasks read may lack some of them."""
         if self.labels is None:
             return np.zeros(len(self), dtype=bool)
-        first = self.labels if self.labels.ndim == 1 else self.labels[:, 0]
-        return ~np.isnan(first) if first.dtype.kind == "f" else first >= 0
+        return is_labelled(self.labels)
 
     @cached_property
     def labelled_rows(self) -> np.ndarray:
@@ -245,22 +245,17 @@ def label_rows(
 
 def _read_labels(raw: Table, reader: LabelReader, bad: list[BadRow], blanks: bool) -> np.ndarray:
     """Each distinct label of a piece is understood once. Rows whose label is not are added to `bad`."""
-    labels = _unlabelled(reader, len(raw))
+    labels = reader.unlabelled(len(raw))
     first = 0
     for part in raw.labels.parts() if raw.labels is not None else ():
         coded = part.dictionary_encode()
         codes, words = coded.indices.to_numpy(), coded.dictionary.to_pylist()
-        values, faults = _unlabelled(reader, len(words)), dict[int, str]()
+        values, faults = reader.unlabelled(len(words)), dict[int, str]()
         for code, word in enumerate(words):
             if blanks and not word:
                 continue
             try:
-                if reader.kind == "multi-label":
-                    classes = reader.read_several(word)
-                    values[code] = 0
-                    values[code, classes] = 1
-                else:
-                    values[code] = reader.read(word)
+                values[code] = reader.read(word)
             except BadLabel as fault:
                 faults[code] = str(fault)
         labels[first : first + len(part)] = values[codes]
@@ -268,12 +263,6 @@ def _read_labels(raw: Table, reader: LabelReader, bad: list[BadRow], blanks: boo
             bad.append(BadRow(int(raw.files[first + at]), int(raw.lines[first + at]), faults[int(codes[at])]))
         first += len(part)
     return labels
-
-
-def _unlabelled(reader: LabelReader, rows: int) -> np.ndarray:
-    if reader.kind == "regression":
-        return np.full(rows, np.nan)
-    return np.full((rows, len(reader.names)) if reader.kind == "multi-label" else rows, -1, dtype=np.int64)
 
 
 def _list_bad_rows(raw: Table, bad: list[BadRow]) -> str:

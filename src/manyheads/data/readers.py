@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, cast
 
-from manyheads.config.recipe import Source
+from manyheads.config.task import Source
 from manyheads.errors import UserError, nearest
 
 CHUNK = 10_000

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from manyheads.config.recipe import Source
+from manyheads.config.task import Source
 from manyheads.data.readers import file_format, find_file
 from manyheads.errors import UserError
 from manyheads.storage.files import atomic_directory, cache_folder, file_sha256, mapped

@@ -58,12 +58,7 @@ def plain_loss(task: Task, predictions: np.ndarray, labels: np.ndarray) -> float
     """
     if not len(labels):
         return float("nan")
-    if task.kind == "regression":
-        return float((((predictions - labels) / task.unit) ** 2).mean())
-    chances = np.clip(predictions.astype(np.float64), 1e-12, 1 - 1e-12)
-    if task.kind == "multi-label":
-        return float(-(labels * np.log(chances) + (1 - labels) * np.log(1 - chances)).mean())
-    return float(-np.log(chances[np.arange(len(labels)), labels]).mean())
+    return task.kind.plain_loss(predictions, labels, task)
 
 
 def fixed_subset(data: TaskTokens, at_most: int | None, seed: int) -> np.ndarray:

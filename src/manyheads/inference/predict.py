@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from manyheads.data.labels import NONE
 from manyheads.model.multitask import Inputs, ManyHeads, TaskTokens, evaluating
 from manyheads.storage.files import write_text
 from manyheads.tasks.task import Task
@@ -45,7 +43,7 @@ def predict_tasks(
 
 
 def _in_label_units(task: Task, predictions: np.ndarray) -> np.ndarray:
-    return predictions * task.unit + task.offset if task.kind == "regression" else predictions
+    return task.kind.in_label_units(predictions, task)
 
 
 def _same_texts(data: dict[str, TaskTokens]) -> list[list[str]]:
@@ -98,29 +96,13 @@ def _reading(model: ManyHeads, split: TaskTokens) -> tuple[object, ...]:
 
 
 def describe(task: Task, predictions: np.ndarray) -> list[dict[str, Any]]:
-    """Answers in the user's own words: class name, or names, with the probability of every class; or a value."""
-    if task.kind == "regression":
-        return [{"prediction": float(value)} for value in predictions]
-    names = task.labels.names
-    found: list[dict[str, Any]] = []
-    for row in predictions:
-        chances = dict(zip(names, map(float, row), strict=True))
-        if task.kind == "multi-label":
-            found.append({"prediction": [name for name in names if chances[name] >= 0.5], "probabilities": chances})
-        else:
-            best = names[int(row.argmax())]
-            found.append({"prediction": best, "probability": chances[best], "probabilities": chances})
-    return found
+    """Predictions in the user's own words."""
+    return task.kind.describe(predictions, task)
 
 
 def as_text(task: Task, prediction: Any) -> str:
-    """A prediction as a cell of a file: the classes of a multi-label task as its own files have them."""
-    if isinstance(prediction, list):
-        between = task.labels.separator or "|"
-        if any(between in name for name in task.labels.names):
-            return json.dumps(prediction, ensure_ascii=False)
-        return between.join(prediction) or NONE
-    return str(prediction)
+    """A prediction as a cell of a file."""
+    return task.kind.as_text(prediction, task)
 
 
 def write_predictions(

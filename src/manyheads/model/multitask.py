@@ -199,8 +199,8 @@ class TaskTokens:
         self.texts = tuple((tokenise if cached else tokenise_once)(one, tokenizer) for one in examples.texts)
         # as the loss sees them: classes as they are, a regression's labels on its scale
         labels = examples.labels
-        if labels is not None and task.kind == "regression":
-            labels = (labels - task.offset) / task.unit
+        if labels is not None:
+            labels = task.kind.targets(labels, task)
         self.labels = None if labels is None else torch.from_numpy(labels)
 
     def __len__(self) -> int:

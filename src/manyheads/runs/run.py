@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from manyheads.config.load import load_run_recipe
-from manyheads.config.recipe import Recipe, Source
+from manyheads.config.recipe import Recipe
+from manyheads.config.task import Source
 from manyheads.console import Reporter
 from manyheads.data.dataset import Dataset
 from manyheads.data.readers import read_chunks

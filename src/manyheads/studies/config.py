@@ -8,9 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
-from manyheads.config.load import STUDIES, explain_faults, parse_file
+from manyheads.config.faults import explain_faults
+from manyheads.config.load import STUDIES
 from manyheads.config.location import SourceLocations
 from manyheads.config.training import FileName, Model
+from manyheads.config.yaml_file import parse_file
 from manyheads.errors import UserError, nearest
 
 Overrides = dict[str, Any]  # as on the command line: {'training.epochs': 1}

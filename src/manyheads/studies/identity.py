@@ -11,8 +11,9 @@ from typing import Any
 
 from manyheads import __version__
 from manyheads.config.plugins import fingerprint
-from manyheads.config.recipe import Recipe, Source
+from manyheads.config.recipe import Recipe
 from manyheads.config.renamed import with_old_keys
+from manyheads.config.task import Source
 from manyheads.data.readers import find_file
 from manyheads.storage.files import file_sha256
 from manyheads.tasks.load import check_files

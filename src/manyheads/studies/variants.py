@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.config.load import load_recipe
 from manyheads.config.recipe import Recipe
 from manyheads.encoder.loading import locate, read_config
 from manyheads.errors import UserError
 from manyheads.studies.config import Overrides, Study, Variant, stacked
+from manyheads.tasks.resolve import load_recipe
 
 ALL = ""  # the member of a row whose one run answers for every task
 

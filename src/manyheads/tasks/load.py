@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from manyheads import registry
-from manyheads.config.part import PartConfig
-from manyheads.config.recipe import Recipe, Source, TaskSettings
+from manyheads.config.recipe import Recipe
+from manyheads.config.task import Source, TaskSettings
 from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows, recognise_columns
-from manyheads.data.labels import LabelReader, infer_reader
+from manyheads.data.labels import LabelReader
 from manyheads.data.readers import find_file, read_chunks, source_name
-from manyheads.data.table import Columns, Table
+from manyheads.data.table import Columns
 from manyheads.errors import UserError
-from manyheads.parts import metrics
 from manyheads.seeding import generator
-from manyheads.tasks.task import PARTS, Task, incompatible_parts
+from manyheads.tasks.resolve import choose_reader, no_reader, resolve_task
+from manyheads.tasks.task import Task
 
 MUCH = 10  # a class with so many times the rows of another is worth a word
 
@@ -147,7 +147,7 @@ def _load_task(recipe: Recipe, name: str, settings: TaskSettings, rows: str | No
 
     train_rows = read_rows(sources["train"], root, "train", columns, recipe.location("tasks", name, "train"))
     try:
-        reader = choose_reader(settings, columns, train_rows)
+        reader = choose_reader(settings, columns, train_rows.distinct_labels())
     except ValueError as fault:
         if not any(train_rows.distinct_labels()) and len(train_rows):
             shown = ", ".join(label_columns(columns))
@@ -156,7 +156,7 @@ def _load_task(recipe: Recipe, name: str, settings: TaskSettings, rows: str | No
         label_rows(
             train_rows, None, skip_bad, recipe.location("tasks", name, "train")
         )  # bad rows, if any, are the reason
-        raise UserError(f"{recipe.location('tasks', name)}: {fault}.") from None
+        raise no_reader(recipe, name, str(fault)) from None
     train = labelled("train", reader)
     if sources["dev"]:
         dev = labelled("dev", reader)
@@ -169,7 +169,8 @@ def _load_task(recipe: Recipe, name: str, settings: TaskSettings, rows: str | No
     if recipe.evaluate.select is not None:
         train, select = _hold_out(train, recipe, name, rows or name, "select", recipe.evaluate.select)
         notes.append(f"{name}: {len(select):,} rows of train are held out to choose checkpoints on (evaluate.select)")
-    task = _complete(recipe, name, settings, columns, reader, train, owner)
+    assert train.labels is not None
+    task = resolve_task(recipe, name, columns, reader, train.labels[train.labelled], owner)
     notes += _imbalance(task)
     test = None
     if sources["test"]:
@@ -199,16 +200,6 @@ def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Column
     names = next(read_chunks(source, root, "train")).columns
     found = recognise_columns(source_name(source, "train"), names, settings.text, label)
     return Columns(found.text, found.label, settings.id)
-
-
-def choose_reader(settings: TaskSettings, columns: Columns, train: Table) -> LabelReader:
-    """How labels are read: as the recipe says, else as train's labels look. A ValueError says what does not fit."""
-    found = train.distinct_labels()
-    if isinstance(columns.label, tuple):  # a column per class
-        if settings.labels is not None or settings.kind not in (None, "multi-label"):
-            raise ValueError("several label columns make a multi-label task whose classes are the columns")
-        return infer_reader(found, "multi-label", list(columns.label), settings.range, settings.separator)
-    return infer_reader(found, settings.kind, settings.labels, settings.range, settings.separator)
 
 
 def _part(examples: Dataset, at_most: int | None, rows: str, split: str) -> Dataset:
@@ -244,142 +235,6 @@ def _instead(what: str) -> str:
     return "; name `dev`" if what == "dev" else "; leave out evaluate.select"
 
 
-# --- what the recipe left open ---------------------------------------------------------------------------------
-
-
-def _complete(
-    recipe: Recipe,
-    name: str,
-    settings: TaskSettings,
-    columns: Columns,
-    reader: LabelReader,
-    train: Dataset,
-    owner: Task | None,
-) -> Task:
-    assert train.labels is not None
-    labels = train.labels[train.labelled]
-    bounds = None
-    counts: tuple[int, ...] = ()
-    if reader.kind == "regression":
-        bounds = reader.range or (float(labels.min()), float(labels.max()))
-        if bounds[0] == bounds[1]:
-            bounds = (bounds[0], bounds[0] + 1.0)
-    elif reader.kind == "multi-label":
-        counts = tuple(labels.sum(axis=0).tolist())
-    else:
-        counts = tuple(np.bincount(labels, minlength=len(reader.names)).tolist())
-    offset, unit = _scale(settings, labels, bounds)
-    parts = _default_parts(settings, len(columns.text) == 2, reader)
-    if owner is not None:
-        _check_shared(recipe, name, settings, len(columns.text), reader, owner)
-        parts = {part: getattr(owner, part) for part in PARTS}
-        bounds, offset, unit = owner.bounds, owner.offset, owner.unit
-    task = Task(
-        name=name,
-        columns=columns,
-        labels=reader,
-        head_of=settings.head_of,
-        offset=offset,
-        unit=unit,
-        bounds=bounds,
-        rows=len(labels),
-        counts=counts,
-        metrics=tuple(settings.metrics or ()),
-        predictions=settings.predictions,
-        **parts,
-    )
-    faults = incompatible_parts(task)
-    if not faults and owner is None:
-        faults = _misbuilt(task)
-    if not faults:
-        faults = _batch_faults(recipe, task)
-    if faults:
-        raise UserError("\n".join(f"{recipe.location('tasks', name, part)}: {reason}" for part, reason in faults))
-    return task if task.metrics else replace(task, metrics=metrics.default_metrics(task))
-
-
-def _default_parts(settings: TaskSettings, pair: bool, reader: LabelReader) -> dict[str, PartConfig]:
-    encoding = settings.encoding or PartConfig(name="cross" if pair else "single")
-    made_by = registry.find("encodings", encoding.name).factory
-    similarity = made_by.gives != "features"
-    head = settings.head or PartConfig(name="none" if similarity else "linear")
-    head_factory = registry.find("heads", head.name).factory
-    brought = head_factory.pooling(head.options) if hasattr(head_factory, "pooling") else None
-    if reader.kind == "regression":
-        loss = "mse"
-    else:
-        loss = "binary-cross-entropy" if reader.kind == "multi-label" or len(reader.names) == 2 else "cross-entropy"
-    return {
-        "encoding": encoding,
-        "pooling": settings.pooling or brought or PartConfig(name=made_by.pooling),
-        "head": head,
-        "output": settings.output or PartConfig(name="similarity" if similarity else "raw"),
-        "loss": settings.loss or PartConfig(name=loss),
-    }
-
-
-def _check_shared(
-    recipe: Recipe, name: str, settings: TaskSettings, texts: int, reader: LabelReader, owner: Task
-) -> None:
-    """A task that uses another's head has its parts and its classes."""
-    for part in PARTS:
-        given = getattr(settings, part)
-        if given is not None and given != getattr(owner, part):
-            location = recipe.location("tasks", name, part)
-            raise UserError(
-                f"{location}: this task uses the head of '{owner.name}', and with it its {part}; leave it out."
-            )
-    if texts != len(owner.columns.text):
-        takes = "two text columns" if owner.pair else "one text column"
-        location = recipe.location("tasks", name, "head_of")
-        raise UserError(f"{location}: the head of '{owner.name}' reads {takes}, this task has {texts}.")
-    for key in ("range", "scale"):
-        here, there = getattr(settings, key), getattr(recipe.tasks[owner.name], key)
-        if key in settings.model_fields_set and here is not None and here != there:
-            location = recipe.location("tasks", name, key)
-            raise UserError(f"{location}: this task uses the head of '{owner.name}', and with it its {key} ({there}).")
-    if (reader.kind, reader.names) != (owner.kind, owner.labels.names):
-        here, there = (", ".join(one.names) or "numbers" for one in (reader, owner.labels))
-        raise UserError(
-            f"{recipe.location('tasks', name, 'head_of')}: tasks that share a head have the same classes in one order; "
-            f"here {here}, in '{owner.name}' {there}. Name them alike with `labels`."
-        )
-
-
-def _misbuilt(task: Task) -> list[tuple[str, str]]:
-    """Options that a part refuses for this task."""
-    for part, family in (("loss", "losses"), ("output", "outputs")):
-        try:
-            getattr(task, part).build(family, task)
-        except ValueError as fault:
-            return [(part, f"{fault}.")]
-    return []
-
-
-def _batch_faults(recipe: Recipe, task: Task) -> list[tuple[str, str]]:
-    """A loss over the whole batch needs a batch, and one batch per step."""
-    if not registry.find("losses", task.loss.name).factory.whole_batch:
-        return []
-    faults = []
-    if (recipe.tasks[task.name].batch_size or recipe.training.batch_size) == 1:
-        faults.append(("loss", f"'{task.loss.name}' compares the examples of a batch, so a batch of one has no loss."))
-    if recipe.training.accumulate > 1:
-        reason = f"'{task.loss.name}' compares the examples of a batch, so it cannot be accumulated over batches"
-        faults.append(("loss", f"{reason}; set training.accumulate to 1 and a larger batch_size."))
-    return faults
-
-
-def _scale(settings: TaskSettings, labels: np.ndarray, bounds: tuple[float, float] | None) -> tuple[float, float]:
-    """(offset, unit) of a regression's labels. On the standard scale its loss starts at 1, of the size of the other
-    tasks' losses: raw scores of 0 to 5 would drown them."""
-    if bounds is None or settings.scale == "raw":
-        return 0.0, 1.0
-    if settings.scale == "unit":
-        return bounds[0], bounds[1] - bounds[0]
-    mean, deviation = float(labels.mean()), float(labels.std())
-    return mean, deviation if deviation > 1e-9 * max(1.0, abs(mean)) else 1.0  # equal labels differ by rounding only
-
-
 def _imbalance(task: Task) -> list[str]:
     """Rare classes are worth a word before training, not after."""
     if not task.counts or max(task.counts) <= MUCH * min(task.counts):
@@ -393,6 +248,6 @@ def _imbalance(task: Task) -> list[str]:
         f"; `loss: {{name: {task.loss.name}, class_weights: balanced}}` would weigh them alike" if weighable else ""
     )
     return [
-        f"{task.name}: class '{rare}' has {min(task.counts):,} of {task.rows:,} train rows, '{common}' has "
+        f"{task.name}: class '{rare}' has {min(task.counts):,} of {task.train_examples:,} train rows, '{common}' has "
         f"{max(task.counts):,}{advice}"
     ]

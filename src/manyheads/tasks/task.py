@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any
 
-from manyheads import registry
-from manyheads.config.part import PartConfig, dump_part, load_part, why_head_incompatible, why_output_incompatible
-from manyheads.config.recipe import Predictions
-from manyheads.data.labels import Kind, LabelReader
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
+
+from manyheads.config.part import PartConfig, dump_part, load_part
+from manyheads.config.task import PredictionFile
+from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
-from manyheads.parts import metrics
+from manyheads.tasks.kind import Kind, find_kind
 
 PARTS = ("encoding", "pooling", "head", "output", "loss")
+SavedPart = Annotated[PartConfig, BeforeValidator(load_part), PlainSerializer(dump_part)]
 
 
 @dataclass(frozen=True)
@@ -22,23 +25,23 @@ class Task:
     name: str
     columns: Columns
     labels: LabelReader
-    encoding: PartConfig
-    pooling: PartConfig
-    head: PartConfig
-    loss: PartConfig
-    output: PartConfig = field(default_factory=lambda: PartConfig(name="raw"))
+    encoding: SavedPart
+    pooling: SavedPart
+    head: SavedPart
+    loss: SavedPart
+    output: SavedPart = field(default_factory=lambda: PartConfig(name="raw"))
     head_of: str | None = None  # the task whose head this one uses
-    offset: float = 0.0  # a regression's head works on (label − offset) / unit
+    offset: float = 0.0  # the head works on (label − offset) / unit where labels are numbers
     unit: float = 1.0
-    bounds: tuple[float, float] | None = None  # a regression's smallest and largest label: declared, else train's
-    rows: int = 0  # labelled train rows
+    bounds: tuple[float, float] | None = None  # smallest and largest number: declared, else train's
+    train_examples: int = 0  # labelled rows of train
     counts: tuple[int, ...] = ()  # of them in each class
-    metrics: tuple[PartConfig, ...] = ()  # the first is the primary one, by which models are chosen
-    predictions: Predictions = field(default_factory=Predictions)
+    metrics: tuple[SavedPart, ...] = ()  # the first is the primary one, by which models are chosen
+    predictions: PredictionFile = field(default_factory=PredictionFile)
 
     @property
     def kind(self) -> Kind:
-        return self.labels.kind
+        return find_kind(self.labels.kind)
 
     @property
     def pair(self) -> bool:
@@ -51,75 +54,18 @@ class Task:
         return (low - self.offset) / self.unit, (high - self.offset) / self.unit
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            **{name: getattr(self, name) for name in ("name", "head_of", "offset", "unit", "bounds", "rows", "counts")},
-            **{part: dump_part(getattr(self, part)) for part in PARTS},
-            "columns": asdict(self.columns),
-            "labels": asdict(self.labels),
-            "metrics": [dump_part(one) for one in self.metrics],
-            "predictions": self.predictions.model_dump(),
-        }
+        content: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return content
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Task:
-        columns, labels = saved["columns"], saved["labels"]
-        label = columns["label"]
-        parts: dict[str, Any] = {part: load_part(saved[part]) for part in PARTS}
-        return cls(
-            **{name: saved[name] for name in ("name", "head_of", "offset", "unit", "rows")},
-            **parts,
-            columns=Columns(tuple(columns["text"]), tuple(label) if isinstance(label, list) else label, columns["id"]),
-            labels=LabelReader(
-                **{
-                    **labels,
-                    "names": tuple(labels["names"]),
-                    "range": tuple(labels["range"]) if labels["range"] else None,
-                }
-            ),
-            bounds=tuple(saved["bounds"]) if saved["bounds"] else None,
-            counts=tuple(saved["counts"]),
-            metrics=tuple(load_part(one) for one in saved["metrics"]),
-            predictions=Predictions(**saved["predictions"]),
-        )
+        """What `to_json` wrote. A ValueError (pydantic's) says what does not fit."""
+        if "rows" in saved:  # version 0.1's name
+            saved = {**saved, "train_examples": saved["rows"]}
+            del saved["rows"]
+        return _adapter().validate_python(saved)
 
 
-def incompatible_parts(task: Task) -> list[tuple[str, str]]:
-    """Every part that does not fit the task or the task's other parts: (key, reason)."""
-
-    def made_by(family: str, choice: PartConfig) -> Any:
-        return registry.find(family, choice.name).factory
-
-    encoding, head = made_by("encodings", task.encoding), made_by("heads", task.head)
-    output, loss = made_by("outputs", task.output), made_by("losses", task.loss)
-    found: list[tuple[str, str | None]] = [
-        ("encoding", encoding.why_incompatible(task)),
-        ("loss", loss.why_incompatible(task)),
-    ]
-    similarity = encoding.gives != "features"
-    two_classes = task.kind == "classification" and len(task.labels.names) == 2
-    if similarity and task.kind != "regression" and not two_classes:
-        reason = f"'{task.encoding.name}' gives one similarity, which serves numbers or a classification of two classes"
-        found.append(("encoding", f"{reason}; this task is {task.labels.called} of {len(task.labels.names)} classes."))
-    elif similarity and loss.why_incompatible(task) is None and _outputs(task) not in (1, None):
-        reason = f"'{task.loss.name}' needs an output per class, '{task.encoding.name}' gives one similarity"
-        found.append(("loss", f"{reason}; use 'binary-cross-entropy'."))
-    found.append(("head", why_head_incompatible(task.encoding, task.head)))
-    output_fault = why_output_incompatible(task.encoding, task.output)
-    found.append(("output", output_fault or output.why_incompatible(task)))
-    brought = head.pooling(task.head.options) if hasattr(head, "pooling") else None
-    if brought is not None and brought != task.pooling:
-        found.append(("pooling", f"head '{task.head.name}' reads the token states itself; leave 'pooling' out."))
-    found += [("metrics", metrics.why_incompatible(one.name, task)) for one in task.metrics]
-    if task.metrics and getattr(made_by("metrics", task.metrics[0]), "per_class", False):
-        found.append(("metrics", f"'{task.metrics[0].name}' has a number per class, so it cannot be the first."))
-    if len({one.model_dump_json() for one in task.metrics}) < len(task.metrics):
-        found.append(("metrics", "a metric is named twice."))
-    return [(part, reason) for part, reason in found if reason]
-
-
-def _outputs(task: Task) -> int | None:
-    """How many outputs the task's loss reads; None where it cannot even be built, which is told elsewhere."""
-    try:
-        return int(task.loss.build("losses", task).outputs)
-    except ValueError:
-        return None
+@cache
+def _adapter() -> TypeAdapter[Task]:
+    return TypeAdapter(Task)

@@ -143,13 +143,13 @@ def _count(job: TrainingJob) -> list[TaskPlan]:
     return [
         TaskPlan(
             task=name,
-            examples=task.rows,
+            examples=task.train_examples,
             batch_size=job.batch_sizes[name],
             batches_per_pass=-(-len(job.train[name]) // job.batch_sizes[name]),
             batches=batches[name],
             batches_per_epoch=batches[name] / len(job.schedule.epoch_ends),
-            passes=examples[name] / task.rows,
-            passes_per_epoch=most_in_epoch[name] / task.rows,
+            passes=examples[name] / task.train_examples,
+            passes_per_epoch=most_in_epoch[name] / task.train_examples,
             most_seen=int(seen[name].max()),
             never_seen=int((seen[name][job.train[name].examples.labelled] == 0).sum()),
             share_of_batches=batches[name] / max(1, sum(batches.values())),

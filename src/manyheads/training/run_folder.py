@@ -78,7 +78,7 @@ def _resolved(task: Task) -> dict[str, Any]:
     return {
         "text": list(task.columns.text),
         "label": list(task.columns.label) if isinstance(task.columns.label, tuple) else task.columns.label,
-        "kind": task.kind,
+        "kind": task.kind.name,
         "labels": None if several else (list(values) if list(values) == list(values.values()) else values) or None,
         "separator": task.labels.separator,
         "metrics": list(task.metrics),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from manyheads.config.training import CombineSettings
-from manyheads.tasks.task import Task
 from manyheads.training.gradients.task_gradients import shared_parameters
 from manyheads.training.schedule import Phase
 
@@ -26,8 +25,8 @@ def announce(job: TrainingJob) -> None:
             job.reporter.say(f"task {name}: left out (training.active_tasks)")
             continue
         dev = int(job.dev[name].examples.labelled.sum())
-        job.reporter.say(f"task {name}: {task.rows:,} train, {dev:,} dev, batch {batch_sizes[name]} ({own})")
-        job.reporter.say(f"  {_describe_labels(task)}")
+        job.reporter.say(f"task {name}: {task.train_examples:,} train, {dev:,} dev, batch {batch_sizes[name]} ({own})")
+        job.reporter.say(f"  {task.kind.summary(task)}")
     for names in sorted({data.rows for data in job.train.values() if data.rows}):
         together = any(_together(job, step, set(names.split("+"))) for step in range(min(job.steps, LOOKED_AT)))
         drawn = "drawn together and encoded once"
@@ -68,17 +67,6 @@ def _together(job: TrainingJob, step: int, names: set[str]) -> bool:
         if len(drawn) > 1 and drawn[0] == drawn[1]:
             return True
     return False
-
-
-def _describe_labels(task: Task) -> str:
-    """'3 classes: no 61 %, maybe 9 %, yes 30 %', or a regression's range and scale."""
-    if task.bounds is not None:
-        return f"regression from {task.bounds[0]:g} to {task.bounds[1]:g}"
-    shares = [
-        f"{name} {count / max(1, task.rows):.0%}" for name, count in zip(task.labels.names, task.counts, strict=True)
-    ]
-    more = f", … {len(shares) - 12} more" if len(shares) > 12 else ""
-    return f"{task.kind}, {len(shares)} classes: {', '.join(shares[:12])}{more}"
 
 
 def describe_regularisers(job: TrainingJob, phase: Phase) -> str:

@@ -62,7 +62,7 @@ def test_a_single_regression_with_a_range(recipe_file: Files, toy_data: Path) ->
 def test_ordinal_classes_are_in_numeric_order_or_as_listed(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("text,label\n" + "".join(f"text {i},{(i % 3) * 5}\n" for i in range(12)))
     data = load(tmp_path, train="x.csv", kind="ordinal")
-    assert (data.task.kind, data.task.labels.names) == ("ordinal", ("0", "5", "10"))
+    assert (data.task.kind.name, data.task.labels.names) == ("ordinal", ("0", "5", "10"))
     assert [one.name for one in data.task.metrics][:3] == ["accuracy", "macro-f1", "kappa"]
     (tmp_path / "y.csv").write_text("text,label\na,low\nb,high\nc,mid\nd,low\n")
     assert "words have none; list them in 'labels'" in refusal(tmp_path, train="y.csv", kind="ordinal")
@@ -91,10 +91,10 @@ def test_multi_label_cells_lists_and_columns_are_read_alike(tmp_path: Path) -> N
         {"train": "columns.csv", "label": ["dog", "film", "tea"]},
     ):
         data = load(tmp_path, dev=settings["train"], **settings)
-        assert (data.task.kind, data.task.labels.names) == ("multi-label", ("dog", "film", "tea"))
+        assert (data.task.kind.name, data.task.labels.names) == ("multi-label", ("dog", "film", "tea"))
         assert data.train.labels is not None
         assert data.train.labels.tolist() == expected
-        assert (data.task.counts, data.task.rows, data.task.loss.name) == ((2, 2, 2), 5, "binary-cross-entropy")
+        assert (data.task.counts, data.task.train_examples, data.task.loss.name) == ((2, 2, 2), 5, "binary-cross-entropy")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_imbalance_is_said_at_load_with_what_to_do(tmp_path: Path) -> None:
     rows = "".join(f"text {i},{'rare' if i == 7 else 'usual'}\n" for i in range(40))
     (tmp_path / "x.csv").write_text("text,label\n" + rows)
     data = load(tmp_path, train="x.csv", dev="x.csv")
-    assert (data.task.counts, data.task.rows) == ((1, 39), 40)
+    assert (data.task.counts, data.task.train_examples) == ((1, 39), 40)
     (note,) = data.notes
     assert "class 'rare' has 1 of 40 train rows, 'usual' has 39; `loss: {name: binary-cross-entropy, class_we" in note
 

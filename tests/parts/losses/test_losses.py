@@ -103,12 +103,12 @@ def test_class_weights_by_hand() -> None:
 
 
 def test_balanced_weights_give_every_class_the_same_weight_in_all() -> None:
-    task = a_task(labels=CLASSES, rows=10, counts=(6, 3, 1))
+    task = a_task(labels=CLASSES, train_examples=10, counts=(6, 3, 1))
     loss = CrossEntropy(task, class_weights="balanced")
     assert loss.weights is not None
     assert loss.weights.tolist() == pytest.approx([10 / 18, 10 / 9, 10 / 3])
     assert sum(n * w for n, w in zip(task.counts, loss.weights.tolist(), strict=True)) == pytest.approx(10)
-    two = BinaryCrossEntropy(a_task(labels=TWO, rows=10, counts=(8, 2)), class_weights="balanced")
+    two = BinaryCrossEntropy(a_task(labels=TWO, train_examples=10, counts=(8, 2)), class_weights="balanced")
     values = two(torch.tensor([[math.log(3)]] * 2), torch.tensor([1, 0]))  # σ = 3/4
     assert values.tolist() == pytest.approx([10 / 4 * math.log(4 / 3), 10 / 16 * math.log(4)])
 
@@ -130,7 +130,7 @@ def test_weights_that_do_not_fit_are_refused(weights: object, message: str) -> N
 def test_multi_label_cross_entropy_is_the_mean_over_classes() -> None:
     outputs = torch.tensor([[math.log(3), 0.0, -math.log(3)]])  # σ = 3/4, 1/2, 1/4
     labels = torch.tensor([[1, 1, 0]])
-    task = a_task(labels=MULTI, rows=8, counts=(2, 4, 1))
+    task = a_task(labels=MULTI, train_examples=8, counts=(2, 4, 1))
     value = BinaryCrossEntropy(task)(outputs, labels).item()
     assert value == pytest.approx((math.log(4 / 3) + math.log(2) + math.log(4 / 3)) / 3)
     balanced = BinaryCrossEntropy(task, class_weights="balanced")(

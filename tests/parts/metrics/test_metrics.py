@@ -12,14 +12,14 @@ import pytest
 
 from manyheads import registry
 from manyheads.config.part import PartConfig
-from manyheads.data.labels import Kind, LabelReader
+from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
 from manyheads.parts.metrics import better, default_metrics, metric, overall, primary, score, why_incompatible
 from manyheads.registry import Part, find, parts
 from manyheads.tasks.task import Task
 
 
-def a_task(kind: Kind, classes: int = 0, *metrics: str | PartConfig, bounds: tuple[float, float] | None = None) -> Task:
+def a_task(kind: str, classes: int = 0, *metrics: str | PartConfig, bounds: tuple[float, float] | None = None) -> Task:
     """A task with classes a, b, c, …"""
     names = tuple("abcdefgh"[:classes])
     return Task(
@@ -170,25 +170,25 @@ def test_within_is_a_share_of_the_range() -> None:
 
 def some_labels(task: Task) -> np.ndarray:
     """Every class, with every value of it, is there."""
-    if task.kind == "regression":
+    if task.kind.name == "regression":
         return np.linspace(0.0, 5.0, 20)
     classes = np.arange(20) % len(task.labels.names)
-    return np.eye(len(task.labels.names), dtype=int)[classes] if task.kind == "multi-label" else classes
+    return np.eye(len(task.labels.names), dtype=int)[classes] if task.kind.name == "multi-label" else classes
 
 
 def perfect(task: Task) -> np.ndarray:
     labels = some_labels(task)
     return (
-        np.eye(len(task.labels.names))[labels] if task.kind in ("classification", "ordinal") else labels.astype(float)
+        np.eye(len(task.labels.names))[labels] if task.kind.name in ("classification", "ordinal") else labels.astype(float)
     )
 
 
 def random_predictions(task: Task, seed: int) -> np.ndarray:
     draw = np.random.default_rng(seed)
-    if task.kind == "regression":
+    if task.kind.name == "regression":
         return draw.normal(2.5, 2.0, 20)
     chances = draw.random((20, len(task.labels.names)))
-    return chances if task.kind == "multi-label" else chances / chances.sum(axis=1, keepdims=True)
+    return chances if task.kind.name == "multi-label" else chances / chances.sum(axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("part", METRICS, ids=lambda part: part.name)
@@ -216,7 +216,7 @@ def test_every_metric_keeps_its_promises(part: Part) -> None:
                 assert not better(own, one, best), "nothing beats the best value"
                 assert better(own, best, one) or one == best
         shape = perfect(task).shape[1:]
-        nothing = score(own, np.zeros((0, *shape)), np.zeros((0, *shape[: task.kind == "multi-label"]), dtype=int))
+        nothing = score(own, np.zeros((0, *shape)), np.zeros((0, *shape[: task.kind.name == "multi-label"]), dtype=int))
         assert list(nothing) == list(exact)
         assert set(nothing.values()) == {None}, "without examples it is undefined"
 
@@ -245,11 +245,11 @@ def test_refusals_say_why() -> None:
     assert why_incompatible("auc", ORDINAL) == "'auc' needs two classes, this task has 5; use 'macro-f1'."
     assert why_incompatible("pearson", CLASSES) == "'pearson' needs numbers, this task is a classification."
     assert why_incompatible("accuracy", NUMBERS) == "'accuracy' needs one class per example, this task is a regression."
-    assert why_incompatible("kappa", MULTI) == "'kappa' needs one class per example, this task is multi-label."
+    assert why_incompatible("kappa", MULTI) == "'kappa' needs one class per example, this task is a multi-label classification."
     assert why_incompatible("macro-f1", NUMBERS) == "'macro-f1' needs classes, this task is a regression."
     assert (
         why_incompatible("exact-match", ORDINAL)
-        == "'exact-match' needs several classes per example, this task is ordinal."
+        == "'exact-match' needs several classes per example, this task is an ordinal classification."
     )
     assert why_incompatible("auc", a_task("ordinal", 2)) is None
     assert why_incompatible("auc", MULTI) is None
@@ -258,7 +258,7 @@ def test_refusals_say_why() -> None:
 def test_a_metric_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_parts", dict(registry._parts))
 
-    @metric("largest", kinds=("ordinal", "regression"), best="low", scale="error")
+    @metric("largest", label_types=("ordered class", "number"), best="low", scale="error")
     def largest(predicted: np.ndarray, labels: np.ndarray, task: Task, *, of: int = 1) -> dict[str, float]:
         """Largest errors."""
         return {f"top {k + 1}": error for k, error in enumerate(np.sort(np.abs(predicted - labels))[::-1][:of])}

@@ -108,7 +108,7 @@ def one_by_one(model: ManyHeads, data: dict[str, Rows], noise: torch.Tensor, sma
 
 
 def kl(model: ManyHeads, task: str, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    if model.tasks[task].kind == "regression":
+    if model.tasks[task].kind.name == "regression":
         return ((one - other) ** 2).sum()
     if one.shape[-1] == 1:
         one, other = (torch.cat([torch.zeros_like(x), x], dim=-1) for x in (one, other))

@@ -67,7 +67,7 @@ def test_liebel_korner_is_the_papers_form_over_all_tasks_or_a_group() -> None:
     set_weights(scalarizer, w)
     expected = sum(loss / (2 * one**2) + np.log(1 + one**2) for one, loss in zip(w, LOSSES.values(), strict=True))
     assert value(scalarizer) == pytest.approx(expected, rel=1e-7)
-    group = build("liebel-korner", only=["b", "c"])
+    group = build("liebel-korner", weighted_tasks=["b", "c"])
     assert value(group) == pytest.approx(1.7 + 0.4 / 2 + 0.9 / 2 + 2 * np.log(2), rel=1e-7)
     assert group.factors(LOSSES) == pytest.approx({"a": 1.0, "b": 0.5, "c": 0.5})
     assert len(list(group.parameters())) == 2
@@ -208,7 +208,7 @@ def test_contract(part: Part) -> None:
     scalarizer.observe({"b": 0.5})
     scalarizer.end_epoch()
     has_weights = bool(list(scalarizer.parameters()))
-    assert has_weights == (scalarizer.rate is not None), "what is learnt has a rate"
+    assert has_weights == (scalarizer.learning_rate is not None), "what is learnt has a rate"
     if has_weights:
         scalarizer(tensors({"b": 0.5})).backward()
         moved = [name for name, one in scalarizer.named_parameters() if one.grad is not None]

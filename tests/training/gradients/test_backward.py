@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.config.load import load_recipe
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
 from manyheads.model.multitask import ManyHeads, TaskTokens
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.tasks.load import load_tasks
+from manyheads.tasks.resolve import load_recipe
 from manyheads.tokens.tokenizer import Tokenizer
 from manyheads.training.gradients.backward import Backward, NonFiniteLoss, split_passes
 from manyheads.training.gradients.combination import Combination

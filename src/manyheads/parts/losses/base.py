@@ -8,7 +8,8 @@ import torch
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from manyheads.data.labels import Kind, normalise
+from manyheads.config.label_text import normalise
+from manyheads.data.labels import LabelType
 
 if TYPE_CHECKING:
     from manyheads.tasks.task import Task
@@ -23,7 +24,7 @@ class Loss:
     Outputs are one per class, or one number. A regression's outputs and labels are on the task's `scale`.
     """
 
-    kinds: tuple[Kind, ...] = ("classification", "ordinal", "multi-label", "regression")  # which it can serve
+    label_types: tuple[LabelType, ...] = ("class", "ordered class", "class set", "number")  # which it can read
     whole_batch = False  # whether an example's value depends on the others of its batch
 
     def __init__(self, task: Task) -> None:
@@ -32,17 +33,17 @@ class Loss:
     @classmethod
     def why_incompatible(cls, task: Task) -> str | None:
         """Why this loss cannot serve the task, or None."""
-        if task.kind in cls.kinds:
+        if task.kind.label_type in cls.label_types:
             return None
-        needs = "numbers" if cls.kinds == ("regression",) else "classes"
-        if task.kind == "multi-label":
-            needs = "numbers" if needs == "numbers" else "exactly one right class"
-        return f"'{task.loss.name}' needs {needs}, this task is {task.labels.called}."
+        needs = "numbers"
+        if cls.label_types != ("number",):
+            needs = "classes" if task.kind.exclusive or not task.kind.has_classes else "exactly one right class"
+        return f"'{task.loss.name}' needs {needs}, this task is {task.kind.called}."
 
     @property
     def outputs(self) -> int:
         """How many outputs the head gives."""
-        return 1 if self.task.kind == "regression" else len(self.task.labels.names)
+        return self.task.kind.outputs(self.task)
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Outputs [examples, outputs], labels [examples] → loss [examples]."""
@@ -50,7 +51,8 @@ class Loss:
 
     def predict(self, outputs: Tensor) -> Tensor:
         """Class probabilities [examples, classes], or a regression's values [examples]."""
-        return outputs[:, 0] if self.task.kind == "regression" else torch.softmax(outputs, dim=-1)
+        predictions: Tensor = self.task.kind.activate(outputs)
+        return predictions
 
 
 def weigh_classes(task: Task, given: Weights | None) -> Tensor | None:
@@ -65,7 +67,9 @@ def weigh_classes(task: Task, given: Weights | None) -> Tensor | None:
         if not all(task.counts):
             raise ValueError(f"'class_weights: balanced' needs train rows of class '{names[task.counts.index(0)]}'")
         counts = torch.tensor(task.counts, dtype=torch.float32)
-        return (task.rows - counts) / counts if task.kind == "multi-label" else task.rows / (len(names) * counts)
+        if task.kind.exclusive:
+            return task.train_examples / (len(names) * counts)
+        return (task.train_examples - counts) / counts
     if isinstance(given, dict):
         unknown = [name for name in given if name not in names]
         if unknown:

@@ -26,16 +26,16 @@ class BinaryCrossEntropy(Loss):
     Relations: `cross-entropy` with outputs (0, x) gives the same value for two classes.
     """
 
-    kinds = ("classification", "ordinal", "multi-label")
+    label_types = ("class", "ordered class", "class set")
 
     def __init__(self, task: Task, *, class_weights: Weights | None = None) -> None:
         super().__init__(task)
-        self.several = task.kind == "multi-label"
+        self.several = not task.kind.exclusive
         self.weights = weigh_classes(task, class_weights)
 
     @classmethod
     def why_incompatible(cls, task: Task) -> str | None:
-        if task.kind in ("classification", "ordinal") and len(task.labels.names) != 2:
+        if task.kind.exclusive and len(task.labels.names) != 2:
             return (
                 f"'{task.loss.name}' needs exactly two classes, this task has {len(task.labels.names)}; "
                 "use 'cross-entropy'."

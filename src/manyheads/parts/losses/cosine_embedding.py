@@ -27,7 +27,7 @@ class CosineEmbedding(ScoreLoss):
         super().__init__(task)
         self.margin = margin
         self.threshold = 0.5  # between classes 0 and 1
-        if task.kind == "regression":
+        if not task.kind.has_classes:
             low, high = task.bounds or (0.0, 1.0)
             wanted = (low + high) / 2 if threshold is None else threshold
             if not low < wanted < high:

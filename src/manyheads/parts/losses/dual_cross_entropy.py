@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyheads.data.labels import CLASSES
 from manyheads.parts.losses.base import Loss
 from manyheads.registry import register
 
@@ -21,7 +20,7 @@ class DualCrossEntropy(Loss):
     probabilities are σ(x_c) / Σ σ(x).
     """
 
-    kinds = CLASSES
+    label_types = ("class", "ordered class")
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         right = F.one_hot(labels, outputs.shape[1]).to(outputs.dtype)

@@ -17,7 +17,7 @@ class MeanSquaredError(Loss):
     measures; `cosine-embedding` only whether a pair is similar or not.
     """
 
-    kinds = ("regression",)
+    label_types = ("number",)
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return (outputs[:, 0] - labels.to(outputs.dtype)) ** 2

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from manyheads.data.labels import CLASSES
 from manyheads.parts.losses.base import Loss
 from manyheads.registry import Positive, register
 
@@ -24,7 +23,7 @@ class OrdinalLogLoss(Loss):
     Relations: `cross-entropy` treats all wrong classes alike; with two classes and any α this loss equals it.
     """
 
-    kinds = CLASSES
+    label_types = ("class", "ordered class")
 
     def __init__(self, task: Task, *, alpha: Positive = 1.5) -> None:
         super().__init__(task)

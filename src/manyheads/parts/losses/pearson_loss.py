@@ -21,7 +21,7 @@ class PearsonLoss(Loss):
     look at correlations, not at errors.
     """
 
-    kinds = ("regression",)
+    label_types = ("number",)
     whole_batch = True
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:

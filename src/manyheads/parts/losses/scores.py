@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class ScoreLoss(Loss):
     """A loss of one score per example: 2p − 1 of the encoding's similarity p, else the head's output."""
 
-    kinds = ("regression", "classification")
+    label_types = ("number", "class")
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -26,7 +26,7 @@ class ScoreLoss(Loss):
 
     @classmethod
     def why_incompatible(cls, task: Task) -> str | None:
-        if task.kind == "classification" and len(task.labels.names) != 2:
+        if task.kind.label_type in cls.label_types and not task.kind.reads_similarity(task):
             return f"'{task.loss.name}' needs numbers or two classes, this task has {len(task.labels.names)} classes."
         return super().why_incompatible(task)
 
@@ -39,11 +39,12 @@ class ScoreLoss(Loss):
         x = outputs[:, 0]
         if not self.similarity:
             return x
-        share = (x - self.low) / (self.high - self.low) if self.task.kind == "regression" else torch.sigmoid(x)
-        return 2 * share - 1
+        if self.task.kind.has_classes:
+            return 2 * torch.sigmoid(x) - 1
+        return 2 * (x - self.low) / (self.high - self.low) - 1
 
     def predict(self, outputs: Tensor) -> Tensor:
-        if self.task.kind == "regression":
+        if not self.task.kind.has_classes:
             return super().predict(outputs)
         yes = torch.sigmoid(outputs[:, 0])
         return torch.stack([1 - yes, yes], dim=-1)

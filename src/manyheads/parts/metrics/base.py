@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from manyheads import registry
-from manyheads.data.labels import Kind
+from manyheads.data.labels import LabelType
 
 if TYPE_CHECKING:
     from manyheads.tasks.task import Task
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 Best = Literal["high", "low"]
 Scale = Literal["share", "correlation", "error"]  # 0 to 1; −1 to 1; 0 to ∞, low is best
 Function = TypeVar("Function", bound=Callable[..., "float | dict[str, float]"])
+
+
+# what a metric may read
+ONE_CLASS: tuple[LabelType, ...] = ("class", "ordered class")
+CLASS_SET: tuple[LabelType, ...] = ("class set",)
+ANY_CLASSES = (*ONE_CLASS, *CLASS_SET)
+NUMBER: tuple[LabelType, ...] = ("number",)
 
 
 class Metric(Protocol):
@@ -26,7 +34,8 @@ class Metric(Protocol):
     | regression | [examples] values in the labels' units | [examples] numbers |
     """
 
-    kinds: tuple[Kind, ...]
+    label_types: tuple[LabelType, ...]
+    why_incompatible: Callable[[Task], str | None]
     best: Best
     scale: Scale
     two_classes: bool
@@ -38,7 +47,7 @@ class Metric(Protocol):
 def metric(
     name: str,
     *,
-    kinds: tuple[Kind, ...],
+    label_types: tuple[LabelType, ...],
     best: Best,
     scale: Scale,
     two_classes: bool = False,
@@ -47,15 +56,16 @@ def metric(
 ) -> Callable[[Function], Function]:
     """Decorator: make a function a metric that recipes can name.
 
-    `kinds`: the kinds of task it fits; with `two_classes` those with one class per example must have exactly two.
+    `label_types`: what labels it reads; with `two_classes` tasks with one class per example must have exactly two.
     `best`: whether high or low values are good. `scale`: how it counts in the overall score.
     `per_class`: it returns one number for each of the task's class names.
     """
 
     def add(function: Function) -> Function:
         made = cast(Metric, function)
-        made.kinds, made.best, made.scale = kinds, best, scale
+        made.label_types, made.best, made.scale = label_types, best, scale
         made.two_classes, made.per_class = two_classes, per_class
+        made.why_incompatible = partial(why_incompatible, name)
         return registry.register("metrics", name, paper=paper)(function)
 
     return add
@@ -69,26 +79,25 @@ def find(name: str) -> Metric:
 def why_incompatible(name: str, task: Task) -> str | None:
     """Why a metric cannot measure a task, or None."""
     found = find(name)
-    if not hasattr(found, "kinds"):
-        return f"'{name}' is registered without saying which kinds it measures; use @metric of manyheads.parts.metrics."
-    if task.kind not in found.kinds:
-        this = task.kind if task.kind in ("ordinal", "multi-label") else f"a {task.kind}"
-        return f"'{name}' needs {_needed(found.kinds)}, this task is {this}."
+    if task.kind.label_type not in found.label_types:
+        return f"'{name}' needs {_needed(found.label_types)}, this task is {task.kind.called}."
     classes = len(task.labels.names)
-    if found.two_classes and task.kind != "multi-label" and classes != 2:
+    if found.two_classes and task.kind.exclusive and classes != 2:
         return f"'{name}' needs two classes, this task has {classes}; use 'macro-f1'."
     return None
 
 
-def _needed(kinds: tuple[Kind, ...]) -> str:
-    words = {
-        "classification": "one class per example",
-        "ordinal": "classes in order",
-        "multi-label": "several classes per example",
-        "regression": "numbers",
-    }
-    if "classification" in kinds:  # what fits any classes fits ordered ones
-        words["ordinal"] = words["classification"]
-        if "multi-label" in kinds:
-            words.update(dict.fromkeys(("classification", "ordinal", "multi-label"), "classes"))
-    return " or ".join(dict.fromkeys(words[kind] for kind in kinds))
+def _needed(label_types: tuple[LabelType, ...]) -> str:
+    """What a metric reads, for people. What fits any classes fits ordered ones."""
+    needs = []
+    if "class" in label_types and "class set" in label_types:
+        needs.append("classes")
+    elif "class" in label_types:
+        needs.append("one class per example")
+    elif "ordered class" in label_types:
+        needs.append("classes in order")
+    elif "class set" in label_types:
+        needs.append("several classes per example")
+    if "number" in label_types:
+        needs.append("numbers")
+    return " or ".join(needs)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyheads.data.labels import CLASSES
-from manyheads.parts.metrics.base import metric
+from manyheads.parts.metrics.base import ANY_CLASSES, CLASS_SET, ONE_CLASS, metric
 from manyheads.registry import Count
 
 if TYPE_CHECKING:
@@ -21,20 +20,20 @@ if TYPE_CHECKING:
 NAN = float("nan")
 
 
-def guesses(predicted: np.ndarray, task: Task) -> np.ndarray:
+def predicted_classes(predicted: np.ndarray, task: Task) -> np.ndarray:
     """Class indices [examples], or 0 and 1 [examples, classes] of a multi-label task."""
-    return (predicted >= 0.5).astype(int) if task.kind == "multi-label" else predicted.argmax(axis=1)
+    return task.kind.decode(predicted)
 
 
-@metric("accuracy", kinds=CLASSES, best="high", scale="share", paper="all")
+@metric("accuracy", label_types=ONE_CLASS, best="high", scale="share", paper="all")
 def accuracy(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Share of examples whose most likely class is the right one."""
     from sklearn.metrics import accuracy_score
 
-    return float(accuracy_score(labels, guesses(predicted, task)))
+    return float(accuracy_score(labels, predicted_classes(predicted, task)))
 
 
-@metric("f1", kinds=CLASSES, best="high", scale="share", two_classes=True, paper="D")
+@metric("f1", label_types=ONE_CLASS, best="high", scale="share", two_classes=True, paper="D")
 def f1(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """F1 of the second of two classes: 2·tp / (2·tp + fp + fn).
 
@@ -42,10 +41,10 @@ def f1(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """
     from sklearn.metrics import f1_score
 
-    return float(f1_score(labels, guesses(predicted, task), zero_division=NAN))
+    return float(f1_score(labels, predicted_classes(predicted, task), zero_division=NAN))
 
 
-@metric("precision", kinds=CLASSES, best="high", scale="share", two_classes=True, paper="D")
+@metric("precision", label_types=ONE_CLASS, best="high", scale="share", two_classes=True, paper="D")
 def precision(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Share of the examples guessed to be of the second of two classes that are: tp / (tp + fp).
 
@@ -53,10 +52,10 @@ def precision(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """
     from sklearn.metrics import precision_score
 
-    return float(precision_score(labels, guesses(predicted, task), zero_division=NAN))
+    return float(precision_score(labels, predicted_classes(predicted, task), zero_division=NAN))
 
 
-@metric("recall", kinds=CLASSES, best="high", scale="share", two_classes=True, paper="D")
+@metric("recall", label_types=ONE_CLASS, best="high", scale="share", two_classes=True, paper="D")
 def recall(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Share of the examples of the second of two classes that are guessed to be: tp / (tp + fn).
 
@@ -64,10 +63,10 @@ def recall(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """
     from sklearn.metrics import recall_score
 
-    return float(recall_score(labels, guesses(predicted, task), zero_division=NAN))
+    return float(recall_score(labels, predicted_classes(predicted, task), zero_division=NAN))
 
 
-@metric("macro-f1", kinds=(*CLASSES, "multi-label"), best="high", scale="share", paper="D")
+@metric("macro-f1", label_types=ANY_CLASSES, best="high", scale="share", paper="D")
 def macro_f1(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Mean over classes of F1, 2·tp / (2·tp + fp + fn).
 
@@ -76,7 +75,7 @@ def macro_f1(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     return float(_f1(predicted, labels, task, "macro"))
 
 
-@metric("micro-f1", kinds=("multi-label",), best="high", scale="share")
+@metric("micro-f1", label_types=CLASS_SET, best="high", scale="share")
 def micro_f1(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """F1 with all classes counted together: 2·Σtp / (2·Σtp + Σfp + Σfn).
 
@@ -85,7 +84,7 @@ def micro_f1(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     return float(_f1(predicted, labels, task, "micro"))
 
 
-@metric("f1-per-class", kinds=(*CLASSES, "multi-label"), best="high", scale="share", per_class=True, paper="D")
+@metric("f1-per-class", label_types=ANY_CLASSES, best="high", scale="share", per_class=True, paper="D")
 def f1_per_class(predicted: np.ndarray, labels: np.ndarray, task: Task) -> dict[str, float]:
     """F1 of each class against the rest: 2·tp / (2·tp + fp + fn).
 
@@ -98,14 +97,14 @@ def _f1(predicted: np.ndarray, labels: np.ndarray, task: Task, average: str | No
     from sklearn.metrics import f1_score
 
     every = np.arange(len(task.labels.names))
-    guessed = guesses(predicted, task)
-    if task.kind == "multi-label" and len(every) == 1:  # scikit-learn takes one column for classes 0 and 1
+    guessed = predicted_classes(predicted, task)
+    if not task.kind.exclusive and len(every) == 1:  # scikit-learn takes one column for classes 0 and 1
         labels, guessed = (np.pad(one, ((0, 0), (0, 1))) for one in (labels, guessed))
     # scikit-learn leaves NaN out of its means, so an absent class counts neither as right nor as wrong
     return f1_score(labels, guessed, labels=every, average=average, zero_division=NAN)
 
 
-@metric("auc", kinds=(*CLASSES, "multi-label"), best="high", scale="share", two_classes=True, paper="D")
+@metric("auc", label_types=ANY_CLASSES, best="high", scale="share", two_classes=True, paper="D")
 def auc(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Chance that an example of the class has a higher probability of it than one that is not; ties count half.
 
@@ -117,7 +116,7 @@ def auc(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     return _ranked(roc_auc_score, predicted, labels, task)
 
 
-@metric("average-precision", kinds=(*CLASSES, "multi-label"), best="high", scale="share", two_classes=True)
+@metric("average-precision", label_types=ANY_CLASSES, best="high", scale="share", two_classes=True)
 def average_precision(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Area under the curve of precision over recall: Σ_k (R_k − R_{k−1})·P_k.
 
@@ -131,23 +130,22 @@ def average_precision(predicted: np.ndarray, labels: np.ndarray, task: Task) -> 
 
 
 def _ranked(measure: Callable[..., float], predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
-    if task.kind == "multi-label":
+    classes = [(labels, predicted[:, -1])]  # of two classes the second
+    if not task.kind.exclusive:
         classes = list(zip(labels.T, predicted.T, strict=True))
-    else:
-        classes = [(labels, predicted[:, 1])]
     found = [measure(truth, chance) for truth, chance in classes if truth.min() != truth.max()]
     return float(np.mean(found)) if found else NAN
 
 
-@metric("exact-match", kinds=("multi-label",), best="high", scale="share")
+@metric("exact-match", label_types=CLASS_SET, best="high", scale="share")
 def exact_match(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Share of examples with every class guessed right, those present and those absent."""
     from sklearn.metrics import accuracy_score
 
-    return float(accuracy_score(labels, guesses(predicted, task)))
+    return float(accuracy_score(labels, predicted_classes(predicted, task)))
 
 
-@metric("calibration-error", kinds=CLASSES, best="low", scale="share")
+@metric("calibration-error", label_types=ONE_CLASS, best="low", scale="share")
 def calibration_error(predicted: np.ndarray, labels: np.ndarray, task: Task, *, bins: Count = 10) -> float:
     """How far confidence is from the share that is right: Σ_b n_b/n·|accuracy_b − confidence_b|.
 
@@ -155,7 +153,7 @@ def calibration_error(predicted: np.ndarray, labels: np.ndarray, task: Task, *, 
     n_b of n examples with a confidence in (b/B, (b + 1)/B]; accuracy_b and confidence_b are means over them.
     """
     confidence = predicted.max(axis=1)
-    right = guesses(predicted, task) == labels
+    right = predicted_classes(predicted, task) == labels
     bin_of = np.digitize(confidence, np.arange(1, bins) / bins, right=True)
     # n_b·(accuracy_b − confidence_b) is the bin's sum of (right − confidence)
     return float(np.abs(np.bincount(bin_of, weights=right - confidence)).sum() / len(labels))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyheads.parts.metrics.base import metric
+from manyheads.parts.metrics.base import NUMBER, metric
 from manyheads.registry import Positive
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def correlation(form: str, one: np.ndarray, other: np.ndarray) -> float:
     return float(getattr(stats, form)(one, other)[0]) if len(one) > 1 else float("nan")
 
 
-@metric("pearson", kinds=("regression",), best="high", scale="correlation", paper="all")
+@metric("pearson", label_types=NUMBER, best="high", scale="correlation", paper="all")
 def pearson(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Pearson's correlation: how near to a rising line predictions and labels lie.
 
@@ -30,7 +30,7 @@ def pearson(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     return correlation("pearsonr", predicted, labels)
 
 
-@metric("spearman", kinds=("regression",), best="high", scale="correlation")
+@metric("spearman", label_types=NUMBER, best="high", scale="correlation")
 def spearman(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Spearman's correlation: whether predictions and labels have the same order.
 
@@ -40,7 +40,7 @@ def spearman(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     return correlation("spearmanr", predicted, labels)
 
 
-@metric("mse", kinds=("regression",), best="low", scale="error", paper="D")
+@metric("mse", label_types=NUMBER, best="low", scale="error", paper="D")
 def mse(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Mean squared error, (p − y)², in the labels' units squared."""
     from sklearn.metrics import mean_squared_error
@@ -48,7 +48,7 @@ def mse(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     return float(mean_squared_error(labels, predicted))
 
 
-@metric("mae", kinds=("regression",), best="low", scale="error")
+@metric("mae", label_types=NUMBER, best="low", scale="error")
 def mae(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Mean absolute error, |p − y|, in the labels' units."""
     from sklearn.metrics import mean_absolute_error
@@ -56,7 +56,7 @@ def mae(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     return float(mean_absolute_error(labels, predicted))
 
 
-@metric("within", kinds=("regression",), best="high", scale="share", paper="D")
+@metric("within", label_types=NUMBER, best="high", scale="share", paper="D")
 def within(predicted: np.ndarray, labels: np.ndarray, task: Task, *, tolerance: Positive = 0.2) -> float:
     """Share of predictions that are near enough: |p − y| ≤ t·(high − low).
 

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyheads.data.labels import CLASSES
-from manyheads.parts.metrics.base import metric
-from manyheads.parts.metrics.classes import guesses
+from manyheads.parts.metrics.base import ONE_CLASS, metric
+from manyheads.parts.metrics.classes import predicted_classes
 from manyheads.parts.metrics.numbers import correlation
 
 if TYPE_CHECKING:
     from manyheads.tasks.task import Task
 
 
-@metric("kappa", kinds=CLASSES, best="high", scale="correlation")
+@metric("kappa", label_types=ONE_CLASS, best="high", scale="correlation")
 def kappa(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Cohen's kappa with quadratic weights: 1 − Σ(g − y)² / E Σ(g − y)².
 
@@ -29,32 +28,32 @@ def kappa(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     from sklearn.metrics import cohen_kappa_score
 
     every = np.arange(len(task.labels.names))
-    return float(cohen_kappa_score(labels, guesses(predicted, task), labels=every, weights="quadratic"))
+    return float(cohen_kappa_score(labels, predicted_classes(predicted, task), labels=every, weights="quadratic"))
 
 
-@metric("class-mse", kinds=CLASSES, best="low", scale="error", paper="D")
+@metric("class-mse", label_types=ONE_CLASS, best="low", scale="error", paper="D")
 def class_mse(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Mean squared distance between guessed and right class, (g − y)²."""
     from sklearn.metrics import mean_squared_error
 
-    return float(mean_squared_error(labels, guesses(predicted, task)))
+    return float(mean_squared_error(labels, predicted_classes(predicted, task)))
 
 
-@metric("class-mae", kinds=CLASSES, best="low", scale="error")
+@metric("class-mae", label_types=ONE_CLASS, best="low", scale="error")
 def class_mae(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Mean distance between guessed and right class, |g − y|."""
     from sklearn.metrics import mean_absolute_error
 
-    return float(mean_absolute_error(labels, guesses(predicted, task)))
+    return float(mean_absolute_error(labels, predicted_classes(predicted, task)))
 
 
-@metric("off-by-two", kinds=CLASSES, best="low", scale="share", paper="D")
+@metric("off-by-two", label_types=ONE_CLASS, best="low", scale="share", paper="D")
 def off_by_two(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Share of guesses that are two classes off or more, |g − y| ≥ 2."""
-    return float((np.abs(guesses(predicted, task) - labels) >= 2).mean())
+    return float((np.abs(predicted_classes(predicted, task) - labels) >= 2).mean())
 
 
-@metric("class-pearson", kinds=CLASSES, best="high", scale="correlation", paper="D")
+@metric("class-pearson", label_types=ONE_CLASS, best="high", scale="correlation", paper="D")
 def class_pearson(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Pearson's correlation of guessed and right class, g and y."""
-    return correlation("pearsonr", guesses(predicted, task), labels)
+    return correlation("pearsonr", predicted_classes(predicted, task), labels)

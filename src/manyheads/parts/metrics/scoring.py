@@ -16,19 +16,10 @@ if TYPE_CHECKING:
 
 Form = Literal["arithmetic", "geometric"]
 
-_TWO_CLASSES = ("accuracy", "f1", "precision", "recall", "auc", "average-precision", "calibration-error")
-_DEFAULT = {
-    "classification": ("accuracy", "macro-f1", "calibration-error"),
-    "ordinal": ("accuracy", "macro-f1", "kappa", "off-by-two", "class-mae", "calibration-error"),
-    "multi-label": ("macro-f1", "micro-f1", "average-precision", "exact-match"),
-    "regression": ("pearson", "spearman", "mse", "mae", "within"),
-}
-
 
 def default_metrics(task: Task) -> tuple[PartConfig, ...]:
     """What a task is measured by where its recipe does not say; the first is the primary one."""
-    two = task.kind == "classification" and len(task.labels.names) == 2
-    return tuple(PartConfig(name=name) for name in (_TWO_CLASSES if two else _DEFAULT[task.kind]))
+    return tuple(PartConfig(name=name) for name in task.kind.default_metrics(task))
 
 
 def score(task: Task, predicted: np.ndarray, labels: np.ndarray) -> dict[str, float | None]:

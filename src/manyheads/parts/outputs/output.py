@@ -21,9 +21,9 @@ class Output(nn.Module):
     @classmethod
     def why_incompatible(cls, task: Task) -> str | None:
         """Why it cannot serve the task, or None."""
-        return (
-            None if task.kind == "regression" else f"output '{task.output.name}' needs numbers, this task has classes."
-        )
+        if task.kind.has_classes:
+            return f"output '{task.output.name}' needs numbers, this task has classes."
+        return None
 
     def __init__(self, task: Task) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Similarity(Output):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self.numbers = task.kind == "regression"
+        self.numbers = not task.kind.has_classes
 
     @classmethod
     def why_incompatible(cls, task: Task) -> str | None:

@@ -93,11 +93,11 @@ def divergence(loss: Loss, one: Tensor, other: Tensor) -> Tensor:
 
     KL(p‖q) + KL(q‖p) = Σ (p − q)·(ln p − ln q), over classes, or over yes and no of each class of a multi-label task.
     """
-    if loss.task.kind == "regression":
+    if not loss.task.kind.has_classes:
         return ((one - other) ** 2).mean(dim=-1)
     p, q = loss.predict(one), loss.predict(other)
     apart = _symmetric(p, q)
-    if loss.task.kind == "multi-label":
+    if not loss.task.kind.exclusive:
         apart = apart + _symmetric(1 - p, 1 - q)
     return apart.sum(dim=-1)
 

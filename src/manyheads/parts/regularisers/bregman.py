@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyheads.parts.regularisers.base import ForwardPass, Regulariser, divergence
-from manyheads.registry import NotNegative, Share, register
+from manyheads.registry import NotNegative, Share, TaskName, register
 
 if TYPE_CHECKING:
     from manyheads.model.multitask import ManyHeads
@@ -29,7 +29,7 @@ class Bregman(Regulariser):
         *,
         weight: NotNegative = 1.0,
         momentum: Share = 0.99,
-        tasks: list[str] | None = None,
+        tasks: list[TaskName] | None = None,
     ) -> None:
         super().__init__(names, weight, tasks)
         self.momentum = momentum

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyheads.parts.regularisers.base import ForwardPass, Regulariser, divergence
-from manyheads.registry import Count, NotNegative, Positive, register
+from manyheads.registry import Count, NotNegative, Positive, TaskName, register
 
 
 @register("regularisers", "smart", paper="C, E")
@@ -39,7 +39,7 @@ class Smart(Regulariser):
         eta: Positive = 1e-3,
         norm: Literal["inf", "l2"] = "inf",
         masks: Literal["shared", "independent"] = "shared",
-        tasks: list[str] | None = None,
+        tasks: list[TaskName] | None = None,
     ) -> None:
         super().__init__(names, weight, tasks)
         self.form, self.steps, self.norm = form, steps, norm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from manyheads.parts.samplers.base import Batch, Epochs, Passes, SamplerInput, check_order
-from manyheads.registry import register
+from manyheads.registry import TaskName, register
 
 
 @register("samplers", "sequential", paper="A")
@@ -15,7 +15,7 @@ class Sequential(Epochs):
     `order`: the tasks in their order; by default that of the recipe.
     """
 
-    def __init__(self, sampler_input: SamplerInput, *, order: list[str] | None = None) -> None:
+    def __init__(self, sampler_input: SamplerInput, *, order: list[TaskName] | None = None) -> None:
         self.passes = [Passes(sampler_input, task) for task in check_order(order, list(sampler_input.sizes))]
         self.each = sampler_input.epochs
         self.epochs = [one.batches for one in self.passes for _ in range(sampler_input.epochs)]
@@ -37,7 +37,7 @@ class EpochRoundRobin(Epochs):
     `order`: the tasks in their order; by default that of the recipe (paper B shows that it matters).
     """
 
-    def __init__(self, sampler_input: SamplerInput, *, order: list[str] | None = None) -> None:
+    def __init__(self, sampler_input: SamplerInput, *, order: list[TaskName] | None = None) -> None:
         self.passes = [Passes(sampler_input, task) for task in check_order(order, list(sampler_input.sizes))]
         self.ends = list(accumulate(one.batches for one in self.passes))
         self.epochs = [self.ends[-1]] * sampler_input.epochs

@@ -8,10 +8,11 @@ from typing import Literal
 import numpy as np
 
 from manyheads.parts.samplers.base import Batch, Epochs, Passes, SamplerInput
-from manyheads.registry import register
+from manyheads.registry import TaskName, register
 from manyheads.seeding import generator
 
 Step = Literal["round", "batch"]
+EpochEnd = Literal["largest", "smallest"] | TaskName
 
 
 class FreshSample:
@@ -87,7 +88,7 @@ class BatchRoundRobin(RoundRobin):
     per 'batch'.
     """
 
-    def __init__(self, sampler_input: SamplerInput, *, until: str = "largest", step: Step = "round") -> None:
+    def __init__(self, sampler_input: SamplerInput, *, until: EpochEnd = "largest", step: Step = "round") -> None:
         batches = {task: sampler_input.batches(task) for task in sampler_input.sizes}
         ends = {**batches, "largest": max(batches.values()), "smallest": min(batches.values())}
         if until not in ends:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from manyheads.parts.samplers.base import Batch, Epochs, Passes, SamplerInput
-from manyheads.registry import Count, NotNegative, register
+from manyheads.registry import Count, NotNegative, TaskName, register
 from manyheads.seeding import generator
 
 
@@ -119,7 +119,7 @@ class Explicit(Weighted):
         self,
         sampler_input: SamplerInput,
         *,
-        probabilities: dict[str, NotNegative] | None = None,
+        probabilities: dict[TaskName, NotNegative] | None = None,
         steps_per_epoch: Count | None = None,
     ) -> None:
         super().__init__(sampler_input, steps_per_epoch)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from manyheads.errors import UserError
 from manyheads.parts.task_names import check_tasks
-from manyheads.registry import Positive
+from manyheads.registry import Positive, TaskName
 
 
 class Scalarizer(nn.Module):
@@ -57,7 +57,7 @@ class LearntWeights(Scalarizer):
     start: ClassVar[float] = 0.0
 
     def __init__(
-        self, tasks: Sequence[str], *, learning_rate: Positive = 1e-3, weighted_tasks: list[str] | None = None
+        self, tasks: Sequence[str], *, learning_rate: Positive = 1e-3, weighted_tasks: list[TaskName] | None = None
     ) -> None:
         super().__init__(tasks)
         self.learning_rate = learning_rate

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from manyheads.parts.scalarizers.base import Scalarizer
 from manyheads.parts.task_names import check_tasks
-from manyheads.registry import NotNegative, register
+from manyheads.registry import NotNegative, TaskName, register
 
 
 @register("scalarizers", "fixed", paper="A")
 class FixedWeights(Scalarizer):
     """Σ w_i·L_i with the weights given; a task that is not named has weight 1."""
 
-    def __init__(self, tasks: Sequence[str], *, weights: dict[str, NotNegative] = {}) -> None:  # noqa: B006 (read only)
+    def __init__(self, tasks: Sequence[str], *, weights: dict[TaskName, NotNegative] = {}) -> None:  # noqa: B006 (read only)
         super().__init__(tasks)
         check_tasks("weights", list(weights), tasks)
         self.weights = weights

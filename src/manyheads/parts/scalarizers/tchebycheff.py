@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyheads.parts.scalarizers.base import Scalarizer
 from manyheads.parts.task_names import check_tasks
-from manyheads.registry import NotNegative, Positive, register
+from manyheads.registry import NotNegative, Positive, TaskName, register
 
 
 @register("scalarizers", "smooth-tchebycheff")
@@ -26,8 +26,8 @@ class SmoothTchebycheff(Scalarizer):
         tasks: Sequence[str],
         *,
         mu: Positive = 0.1,
-        weights: dict[str, NotNegative] = {},  # noqa: B006 (read only)
-        goal: dict[str, float] = {},  # noqa: B006
+        weights: dict[TaskName, NotNegative] = {},  # noqa: B006 (read only)
+        goal: dict[TaskName, float] = {},  # noqa: B006
     ) -> None:
         super().__init__(tasks)
         check_tasks("weights", list(weights), tasks)

@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
-from manyheads.data.labels import BadLabel, LabelReader, as_number, infer_reader, normalise
+from manyheads.config.label_text import as_number, normalise
+from manyheads.data.labels import BadLabel, LabelReader
+from manyheads.tasks.kind import LabelDeclaration
+from manyheads.tasks.resolve import infer_reader
 
 
 def infer(found: list[str], **declared: Any) -> LabelReader:
-    return infer_reader(found, declared.get("kind"), declared.get("labels"), declared.get("range"))
+    kind = declared.pop("kind", None)
+    return infer_reader(found, kind, LabelDeclaration(**declared))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""What is wrong with a file, as pydantic found it: every fault at once, each with its key and line."""
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ValidationError
+
+from manyheads.config.location import KeyPath, SourceLocations
+from manyheads.errors import UserError, nearest
+
+
+def list_faults(faults: list[str], file: str, code: str = "bad-recipe") -> UserError:
+    """One message for all faults of a file."""
+    count = f"{len(faults)} faults" if len(faults) > 1 else "a fault"
+    lines = "\n".join(f"  {fault}" for fault in faults)
+    return UserError(f"{file} has {count}:\n{lines}", code=code)
+
+
+def explain_faults(error: ValidationError, locations: SourceLocations, model: type[BaseModel]) -> UserError:
+    """Every fault that a model found in a file, each with its key and line."""
+    faults = [_explain(dict(fault), locations, model) for fault in error.errors()]
+    return list_faults(faults, locations.file)
+
+
+def _explain(fault: dict[str, Any], locations: SourceLocations, model: type[BaseModel]) -> str:
+    path: KeyPath = fault["loc"]
+    if fault["type"] == "extra_forbidden":
+        message = f"unknown key.{nearest(str(path[-1]), _known_keys(path[:-1], model))}"
+    elif fault["type"] == "missing":
+        message = "missing."
+        if path == ("tasks",):
+            message = "missing. A recipe needs at least one task with its training data."
+    else:
+        message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] != "value_error":
+            message += f" (found {fault['input']!r})"
+    return f"{locations.location(path)}: {message}"
+
+
+def _known_keys(path: KeyPath, model: type[BaseModel]) -> list[str]:
+    """The keys that a model allows at a place."""
+    annotation: Any = model
+    for step in path:
+        annotation = _strip(annotation)
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            annotation = annotation.model_fields[str(step)].annotation
+        else:
+            annotation = typing.get_args(annotation)[-1]  # dict[str, X] or list[X] → X
+    annotation = _strip(annotation)
+    return list(annotation.model_fields) if issubclass(annotation, BaseModel) else []
+
+
+def _strip(annotation: Any) -> Any:
+    """X | None → X; Annotated[X, …] → X."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return _strip(typing.get_args(annotation)[0])
+    if origin in (typing.Union, types.UnionType):
+        return _strip(next(member for member in typing.get_args(annotation) if member is not type(None)))
+    return annotation

@@ -1,0 +1,183 @@
+"""The recipe's sections about tasks: which data goes in, which label comes out, through which parts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+
+from manyheads import registry
+from manyheads.config.label_text import normalise
+from manyheads.config.part import (
+    EncodingConfig,
+    HeadConfig,
+    LossConfig,
+    MetricConfig,
+    OutputConfig,
+    PoolingConfig,
+)
+from manyheads.config.training import LayerFactors, Model
+
+
+def _known_kind(name: str) -> str:
+    return registry.find("kinds", name).name
+
+
+KindName = Annotated[str, AfterValidator(_known_kind)]
+
+
+class Source(Model):
+    """Where rows come from: exactly one of file, hub, demo. A plain string is a file, 'hub:NAME' or 'demo:TASK'."""
+
+    file: str | None = None
+    """csv, tsv, jsonl or parquet, each optionally .gz; relative to data.root. 'x.csv' also finds 'x.csv.gz'."""
+    optional: bool = False
+    """A missing file is left out, and the run says so."""
+    hub: str | None = None
+    """A data set on the Hugging Face hub, or a local folder that `datasets.load_dataset` reads."""
+    config: str | None = None
+    """The hub data set's configuration ('sst2' of 'glue')."""
+    split: str | None = None
+    """The hub data set's or the demo's split; by default that of the key it stands under."""
+    revision: str | None = None
+    """The hub data set's branch, tag or commit."""
+    demo: str | None = None
+    """One of the generated demonstration tasks: sentiment, paraphrase, similarity."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Source:
+        if sum(kind is not None for kind in (self.file, self.hub, self.demo)) != 1:
+            raise ValueError("expected exactly one of 'file', 'hub', 'demo'")
+        return self
+
+
+def source_mapping(short: str) -> dict[str, str]:
+    """What a source written as one word stands for."""
+    kind, colon, rest = short.partition(":")
+    return {kind: rest} if colon and kind in ("hub", "demo") else {"file": short}
+
+
+def _read_sources(value: Any) -> Any:
+    if value is None:
+        return None
+    sources = value if isinstance(value, list) else [value]
+    return [source_mapping(source) if isinstance(source, str) else source for source in sources]
+
+
+Sources = Annotated[list[Source], Field(min_length=1), BeforeValidator(_read_sources)]
+
+
+class PredictionFile(Model):
+    """How a task's prediction files look."""
+
+    file: str = "{task}-{split}.csv"
+    """File name inside predictions/; {task} and {split} are filled in."""
+    column: str = "prediction"
+    """Name of the prediction's column."""
+    format: Literal["csv", "course"] = "csv"
+    """'csv', or 'course': the lines of the course's starter code ('id \\t NAME', then 'id , value')."""
+
+    @field_validator("file")
+    @classmethod
+    def _file_name(cls, value: str) -> str:
+        try:
+            value.format(task="", split="")
+        except (LookupError, AttributeError, ValueError):
+            raise ValueError(f"'{value}': only {{task}} and {{split}} are filled in") from None
+        if "{split}" not in value or any(letter in value for letter in "/\\"):
+            raise ValueError(f"'{value}': expected a file's name with {{split}} in it, so that dev and test differ")
+        return value
+
+
+class TaskSettings(Model):
+    """One task: which columns go in, which label comes out, and through which parts."""
+
+    train: Sources
+    """Training data: a file, 'hub:NAME', 'demo:TASK', a mapping, or a list of these."""
+    dev: Sources | None = None
+    """Data to evaluate on; by default a share of train."""
+    test: Sources | None = None
+    """Data to predict at the end; its labels, if any, are not read."""
+    text: list[str] | None = Field(None, min_length=1, max_length=2)
+    """The text column, or the two of a pair; by default recognised by name."""
+    label: str | list[str] | None = None
+    """The label column, or several with a yes or no for each class; by default recognised by name."""
+    id: str | None = None
+    """The column that identifies a row in prediction files; by default 'id' if there is one, else the row's number."""
+    kind: KindName | None = None
+    """By default seen from the labels: numbers with fractions are regression, lists multi-label, all else
+    classification. Ordinal is a classification whose classes are in order."""
+    labels: list[str] | dict[str, str] | None = None
+    """The classes in order, or a map from the file's values to class names; by default those found in train."""
+    range: tuple[float, float] | None = None
+    """Smallest and largest label of a regression; a label outside is a bad row."""
+    separator: str | None = Field(None, min_length=1)
+    """What stands between the classes in a cell of a multi-label task; by default '|', ';' or ',', as seen in train."""
+    scale: Literal["standard", "unit", "raw"] = "standard"
+    """What a regression's loss sees: labels with mean 0 and deviation 1, or 0 to 1, or as they are. Predictions are
+    always in the labels' own units."""
+    encoding: EncodingConfig = None
+    """How one or two sentences become input; by default 'single' or 'cross'."""
+    pooling: PoolingConfig = None
+    """How token states become one vector; by default 'head-pooler', 'mean' for cosine encodings."""
+    head: HeadConfig = None
+    """How the vector becomes outputs; by default 'linear', 'none' for cosine encodings."""
+    output: OutputConfig = None
+    """What becomes of a regression's outputs: by default they stay 'raw'."""
+    loss: LossConfig = None
+    """By default cross-entropy, binary-cross-entropy for two classes and multi-label tasks, mse for regression."""
+    head_of: str | None = None
+    """Another task whose head, with its encoding, pooling and loss, this task uses instead of one of its own."""
+    metrics: list[MetricConfig] | None = Field(None, min_length=1)
+    """What is measured on dev; the first is the primary metric. By default those of the task's kind."""
+    batch_size: int | None = Field(None, ge=1)
+    """Examples per batch; by default training.batch_size."""
+    max_train: int | None = Field(None, ge=1)
+    """Train on at most so many rows, a random part that is the same for every seed."""
+    max_dev: int | None = Field(None, ge=1)
+    """Measure on at most so many rows of dev, a random part that is the same for every seed."""
+    layer_factors: LayerFactors | None = None
+    """Factors on what this task sends to the encoder's layers; by default 1 everywhere."""
+    patience: int | None = Field(None, ge=1)
+    """The task is paused after so many evaluations without a better primary metric."""
+    resume_margin: float | None = Field(0.01, ge=0)
+    """A paused task resumes when its primary metric is behind its best by more than this; null never."""
+    bad_rows: Literal["error", "skip"] | None = None
+    """By default data.bad_rows."""
+    predictions: PredictionFile = PredictionFile()
+    """How prediction files look."""
+
+    @field_validator("text", mode="before")
+    @classmethod
+    def _one_or_two(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("label")
+    @classmethod
+    def _column_per_class(cls, value: str | list[str] | None) -> str | list[str] | None:
+        if isinstance(value, list) and (not value or len(set(value)) < len(value)):
+            raise ValueError("expected a column, or a list of different columns, one for each class")
+        return value
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _one_or_more(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str | dict) else value
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _as_words(cls, value: Any) -> Any:
+        if isinstance(value, list):  # YAML reads 0 and true as int and bool; files hold text
+            return [normalise(name) for name in value]
+        if isinstance(value, dict):
+            return {normalise(key): normalise(name) for key, name in value.items()}
+        if value is not None:
+            raise ValueError(f"expected a list of classes, or a map from the file's values to classes, found {value!r}")
+        return value
+
+    @field_validator("range")
+    @classmethod
+    def _smallest_first(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and not value[0] < value[1]:
+            raise ValueError(f"expected the smallest label, then the largest, found {list(value)}")
+        return value

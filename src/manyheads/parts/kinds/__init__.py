@@ -1,0 +1,8 @@
+"""What labels and predictions are. Importing registers every kind of task; none of them needs torch."""
+
+from manyheads.parts.kinds.classification import Classification
+from manyheads.parts.kinds.multi_label import MultiLabel
+from manyheads.parts.kinds.ordinal import Ordinal
+from manyheads.parts.kinds.regression import Regression
+
+__all__ = ["Classification", "MultiLabel", "Ordinal", "Regression"]

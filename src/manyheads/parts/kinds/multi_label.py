@@ -1,0 +1,106 @@
+"""Any number of classes may be right."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from manyheads.data.labels import NONE, BadLabel, LabelReader, LabelType, is_list, split_classes
+from manyheads.parts.kinds.classes import KindWithClasses, clip_probabilities
+from manyheads.registry import register
+from manyheads.tasks.kind import LabelDeclaration, LabelStatistics
+
+if TYPE_CHECKING:
+    from manyheads.tasks.task import Task
+
+SEPARATORS = ("|", ";", ",")  # what may stand between classes in a cell of text, most telling first
+THRESHOLD = 0.5  # a class of at least this probability is predicted
+
+
+@register("kinds", "multi-label")
+class MultiLabel(KindWithClasses):
+    """Any number of classes may be right, none included.
+
+    Labels: 0 or 1 [examples, classes]. Predictions: a probability for each class on its own [examples, classes]; a
+    class of 0.5 or more is predicted.
+    Relations: `classification` where exactly one class is right.
+    """
+
+    name = "multi-label"
+    called = "a multi-label classification"
+    label_type: ClassVar[LabelType] = "class set"
+    label_columns = True
+    exclusive = False
+    least_classes = 1
+    figures: ClassVar[tuple[str, ...]] = ("per-class", "calibration")
+
+    def recognise(self, labels: set[str], declared: LabelDeclaration) -> int:
+        return 3 if any(map(is_list, labels)) else 0
+
+    def make_reader(self, labels: set[str], declared: LabelDeclaration) -> LabelReader:
+        separator = declared.separator or self._seen_separator(labels)
+        classes: set[str] = set()
+        for label in labels:
+            classes.update(split_classes(label, separator))
+        return self.read_classes(classes, declared, separator)
+
+    def _seen_separator(self, labels: set[str]) -> str | None:
+        for separator in SEPARATORS:
+            for label in labels:
+                if separator in label and not is_list(label):  # lists need no separator
+                    return separator
+        return None
+
+    def read_label(self, label: str, reader: LabelReader) -> np.ndarray:
+        if not label:
+            raise BadLabel(f"no label (write {NONE} for a row with none of the classes)")
+        value = np.zeros(len(reader.names), dtype=np.int64)
+        for class_name in split_classes(label, reader.separator):
+            value[reader.class_index(class_name)] = 1
+        return value
+
+    def unlabelled(self, rows: int, reader: LabelReader) -> np.ndarray:
+        return np.full((rows, len(reader.names)), -1, dtype=np.int64)
+
+    def statistics(self, labels: np.ndarray, reader: LabelReader, scale: str) -> LabelStatistics:
+        return LabelStatistics(counts=tuple(labels.sum(axis=0).tolist()))
+
+    def default_loss(self, reader: LabelReader) -> str:
+        return "binary-cross-entropy"
+
+    def default_metrics(self, task: Task) -> tuple[str, ...]:
+        return ("macro-f1", "micro-f1", "average-precision", "exact-match")
+
+    def reads_similarity(self, task: Task) -> bool:
+        return False
+
+    def activate(self, outputs: Any) -> Any:
+        return outputs.sigmoid()
+
+    def decode(self, predictions: np.ndarray) -> np.ndarray:
+        return (predictions >= THRESHOLD).astype(int)
+
+    def describe(self, predictions: np.ndarray, task: Task) -> list[dict[str, Any]]:
+        described = []
+        for row in predictions:
+            probabilities = dict(zip(task.labels.names, map(float, row), strict=True))
+            present = [name for name, probability in probabilities.items() if probability >= THRESHOLD]
+            described.append({"prediction": present, "probabilities": probabilities})
+        return described
+
+    def as_text(self, prediction: Any, task: Task) -> str:
+        """The classes as the task's own files have them."""
+        separator = task.labels.separator or "|"
+        if any(separator in name for name in task.labels.names):
+            return json.dumps(prediction, ensure_ascii=False)
+        return separator.join(prediction) or NONE
+
+    def plain_loss(self, predictions: np.ndarray, labels: np.ndarray, task: Task) -> float:
+        """Mean binary cross-entropy over examples and classes."""
+        probabilities = clip_probabilities(predictions)
+        return float(-(labels * np.log(probabilities) + (1 - labels) * np.log(1 - probabilities)).mean())
+
+    def label_text(self, value: Any, task: Task) -> str:
+        return ", ".join(name for name, present in zip(task.labels.names, value, strict=True) if present) or "none"

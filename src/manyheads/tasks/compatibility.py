@@ -1,0 +1,337 @@
+"""Every compatibility check, each with its reason and where it stands in the recipe.
+
+`recipe_faults` needs the recipe alone, `task_faults` a task whose labels have been read, `encoder_faults` the encoder.
+Parts are asked through the registry: a part says itself which tasks it fits (`why_incompatible`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from manyheads import registry
+from manyheads.config.location import KeyPath
+from manyheads.config.part import PartConfig
+from manyheads.config.recipe import Recipe
+from manyheads.config.task_names import named_tasks
+from manyheads.config.training import CombineSettings
+from manyheads.errors import UserError, nearest
+from manyheads.seeding import seeded_rng
+
+if TYPE_CHECKING:
+    from manyheads.encoder import Encoder
+    from manyheads.tasks.task import Task
+
+
+class Fault(NamedTuple):
+    """Something that does not fit: where it stands in the recipe, and why."""
+
+    path: KeyPath
+    reason: str
+
+
+def refuse(faults: Sequence[Fault], recipe: Recipe, code: str = "incompatible") -> None:
+    """Stop with all faults, a line each."""
+    if faults:
+        lines = [f"{recipe.location(*fault.path)}: {fault.reason}" for fault in faults]
+        raise UserError("\n".join(lines), code=code)
+
+
+def _factory(family: str, part: PartConfig) -> Any:
+    return registry.find(family, part.name).factory
+
+
+# --- the recipe alone -------------------------------------------------------------------------------------------
+
+
+def recipe_faults(recipe: Recipe) -> Iterator[Fault]:
+    """What can be said before any data is read."""
+    for path, name in named_tasks(recipe):
+        if name not in recipe.tasks:
+            yield Fault(path, f"no task '{name}'.{nearest(name, recipe.tasks)}")
+    if not any(recipe.evaluate.weights.get(name, 1.0) for name in recipe.tasks):
+        yield Fault(("evaluate", "weights"), "at least one task must have a weight above 0.")
+    yield from _shared_head_faults(recipe)
+    yield from _prediction_file_faults(recipe)
+    for name, settings in recipe.tasks.items():
+        if settings.head is not None:
+            reason = why_head_incompatible(settings.encoding, settings.head)
+            if reason:
+                yield Fault(("tasks", name, "head"), reason)
+        if settings.output is not None:
+            reason = why_output_incompatible(settings.encoding, settings.output)
+            if reason:
+                yield Fault(("tasks", name, "output"), reason)
+    yield from _combination_faults(recipe)
+
+
+def _shared_head_faults(recipe: Recipe) -> Iterator[Fault]:
+    for name, settings in recipe.tasks.items():
+        owner = settings.head_of
+        if owner is None:
+            continue
+        path = ("tasks", name, "head_of")
+        if owner not in recipe.tasks:
+            yield Fault(path, f"no task '{owner}'.{nearest(owner, recipe.tasks)}")
+        elif owner == name or recipe.tasks[owner].head_of is not None:
+            yield Fault(path, f"task '{owner}' has no head of its own to share.")
+
+
+def _prediction_file_faults(recipe: Recipe) -> Iterator[Fault]:
+    writers: dict[str, str] = {}  # prediction file → task
+    for name, settings in recipe.tasks.items():
+        file = settings.predictions.file.format(task=name, split="dev")
+        if file in writers:
+            yield Fault(
+                ("tasks", name, "predictions"),
+                f"tasks '{writers[file]}' and '{name}' would both write their predictions to {file}.",
+            )
+        writers[file] = name
+
+
+def _combination_faults(recipe: Recipe) -> Iterator[Fault]:
+    """Combinations and regularisers are built to see whether they can be."""
+    if any(name not in recipe.tasks for _, name in named_tasks(recipe)):
+        return  # which is a fault already
+    names = list(recipe.tasks)
+    sections: list[tuple[KeyPath, CombineSettings | None, list[PartConfig] | None]] = [
+        ((), recipe.combine, recipe.regularise)
+    ]
+    for number, phase in enumerate(recipe.phases or []):
+        sections.append((("phases", number), phase.combine, phase.regularise))
+    for path, combine, regularisers in sections:
+        if combine is not None:
+            reason = why_combination_incompatible(combine, names)
+            if reason:
+                yield Fault((*path, "combine"), reason)
+        for regulariser in regularisers or []:
+            reason = _why_not_built("regularisers", regulariser, names)
+            if reason:
+                yield Fault((*path, "regularise"), f"'{regulariser.name}': {reason}.")
+
+
+def why_combination_incompatible(settings: CombineSettings, tasks: Sequence[str]) -> str | None:
+    """Why this scalarizer and this aggregator cannot work, or cannot work together; None where they can."""
+    losses, gradients = settings.losses, settings.gradients
+    reason = _why_not_built("scalarizers", losses, tasks)
+    if reason:
+        return f"losses: '{losses.name}': {reason}."
+    scalarizer = losses.build("scalarizers", tasks)
+    if scalarizer.affine and not _is_affine(scalarizer, tasks):
+        return f"losses: '{losses.name}' weighs tasks by their losses; its class must say affine = False."
+    if gradients is None:
+        for key in ("layers", "copies"):
+            if getattr(settings, key) != CombineSettings.model_fields[key].default:
+                return f"'{key}' is about changed gradients; name in 'gradients' what changes them."
+        return None
+    if not scalarizer.affine:
+        return (
+            f"'{losses.name}' weighs tasks by the size of their losses, '{gradients.name}' by their gradients; they "
+            "cannot both. Use one of them, or losses such as 'fixed' or 'uncertainty'."
+        )
+    reason = _why_not_built("aggregators", gradients, tasks)
+    return f"gradients: '{gradients.name}': {reason}." if reason else None
+
+
+def _why_not_built(family: str, part: PartConfig, tasks: Sequence[str]) -> str | None:
+    try:
+        part.build(family, tasks)
+    except ValueError as fault:
+        return str(fault).removesuffix(".")
+    return None
+
+
+def _is_affine(scalarizer: Any, tasks: Sequence[str]) -> bool:
+    """Whether what tasks are multiplied with is the same for other losses."""
+    factors = []
+    for start in (1.0, 2.0):
+        losses = {task: start + number / 7 for number, task in enumerate(tasks)}
+        with seeded_rng(0, "affine"):
+            factors.append(scalarizer.factors(losses))
+    return all(abs(factors[0][task] - factors[1][task]) < 1e-9 for task in tasks)
+
+
+# --- parts of a task --------------------------------------------------------------------------------------------
+
+
+def gives_similarity(encoding: PartConfig | None) -> bool:
+    """Whether the encoding's feature is itself the prediction. No encoding is one that gives features."""
+    return encoding is not None and _factory("encodings", encoding).gives != "features"
+
+
+def why_head_incompatible(encoding: PartConfig | None, head: PartConfig) -> str | None:
+    """Why the head cannot read what the encoding gives, or None."""
+    reads_similarity = getattr(_factory("heads", head), "reads_similarity", False)
+    if gives_similarity(encoding) == reads_similarity:
+        return None
+    if encoding is not None and not reads_similarity:
+        return f"'{encoding.name}' gives the prediction itself; use head 'none'."
+    features = f"of what '{encoding.name}' gives" if encoding else "of features"
+    return f"'{head.name}' makes no prediction {features}; use 'linear', or one of the cosine encodings."
+
+
+def why_output_incompatible(encoding: PartConfig | None, output: PartConfig) -> str | None:
+    """Why the output does not go with the encoding, or None."""
+    similarity = gives_similarity(encoding)
+    if similarity == (output.name == "similarity"):
+        return None
+    needed = "'similarity'" if similarity else "'raw', 'clamp' or 'sigmoid'"
+    named = f"encoding '{encoding.name}'" if encoding else "this encoding"
+    return f"'{output.name}' does not go with {named}; use {needed}."
+
+
+def incompatible_parts(task: Task) -> list[tuple[str, str]]:
+    """Every part that does not fit the task or the task's other parts: (key, reason)."""
+    loss = _factory("losses", task.loss)
+    reasons: list[tuple[str, str | None]] = [
+        ("encoding", _factory("encodings", task.encoding).why_incompatible(task)),
+        ("loss", loss.why_incompatible(task)),
+        *_similarity_reasons(task, loss),
+        ("head", why_head_incompatible(task.encoding, task.head)),
+        (
+            "output",
+            why_output_incompatible(task.encoding, task.output)
+            or _factory("outputs", task.output).why_incompatible(task),
+        ),
+        ("pooling", _why_pooling_incompatible(task)),
+        *_metric_reasons(task),
+    ]
+    return [(part, reason) for part, reason in reasons if reason]
+
+
+def _similarity_reasons(task: Task, loss: Any) -> Iterator[tuple[str, str]]:
+    if not gives_similarity(task.encoding):
+        return
+    encoding = task.encoding.name
+    if not task.kind.reads_similarity(task):
+        yield (
+            "encoding",
+            f"'{encoding}' gives one similarity, which serves numbers or a classification of two classes; "
+            f"this task is {task.kind.called} of {len(task.labels.names)} classes.",
+        )
+    elif loss.why_incompatible(task) is None and _outputs_of_loss(task) not in (1, None):
+        yield (
+            "loss",
+            f"'{task.loss.name}' needs an output per class, '{encoding}' gives one similarity; "
+            "use 'binary-cross-entropy'.",
+        )
+
+
+def _outputs_of_loss(task: Task) -> int | None:
+    """How many outputs the task's loss reads; None where it cannot even be built, which is another fault."""
+    try:
+        return int(task.loss.build("losses", task).outputs)
+    except ValueError:
+        return None
+
+
+def brought_pooling(head: PartConfig) -> PartConfig | None:
+    """The pooling that a head brings with it, where it reads token states itself."""
+    factory = _factory("heads", head)
+    if not hasattr(factory, "pooling"):
+        return None
+    pooling: PartConfig | None = factory.pooling(head.options)
+    return pooling
+
+
+def _why_pooling_incompatible(task: Task) -> str | None:
+    brought = brought_pooling(task.head)
+    if brought is None or brought == task.pooling:
+        return None
+    return f"head '{task.head.name}' reads the token states itself; leave 'pooling' out."
+
+
+def _metric_reasons(task: Task) -> Iterator[tuple[str, str | None]]:
+    for metric in task.metrics:
+        factory = _factory("metrics", metric)
+        if not hasattr(factory, "why_incompatible"):
+            reason = f"'{metric.name}' is registered without saying which labels it measures; use @metric"
+            yield "metrics", f"{reason} of manyheads.parts.metrics."
+            return
+        yield "metrics", factory.why_incompatible(task)
+    if task.metrics and getattr(_factory("metrics", task.metrics[0]), "per_class", False):
+        yield "metrics", f"'{task.metrics[0].name}' has a number per class, so it cannot be the first."
+    if len({metric.model_dump_json() for metric in task.metrics}) < len(task.metrics):
+        yield "metrics", "a metric is named twice."
+
+
+def task_faults(task: Task, recipe: Recipe, processes: int = 1) -> list[Fault]:
+    """Everything about a task whose labels have been read. Later checks need what earlier ones found right."""
+    reasons = incompatible_parts(task)
+    if not reasons and task.head_of is None:
+        reasons = _refused_options(task)
+    if not reasons:
+        reasons = _batch_reasons(task, recipe, processes)
+    return [Fault(("tasks", task.name, part), reason) for part, reason in reasons]
+
+
+def _refused_options(task: Task) -> list[tuple[str, str]]:
+    """Options that a part refuses for this task."""
+    for part, family in (("loss", "losses"), ("output", "outputs")):
+        try:
+            getattr(task, part).build(family, task)
+        except ValueError as fault:
+            return [(part, f"{fault}.")]
+    return []
+
+
+def _batch_reasons(task: Task, recipe: Recipe, processes: int) -> list[tuple[str, str]]:
+    """A loss over the whole batch needs a batch, one batch per step, and all of it in one process."""
+    if not _factory("losses", task.loss).whole_batch:
+        return []
+    compares = f"'{task.loss.name}' compares the examples of a batch"
+    reasons = []
+    if (recipe.tasks[task.name].batch_size or recipe.training.batch_size) == 1:
+        reasons.append(("loss", f"{compares}, so a batch of one has no loss."))
+    if recipe.training.accumulate > 1:
+        reasons.append(
+            (
+                "loss",
+                f"{compares}, so it cannot be accumulated over batches; set training.accumulate to 1 and a larger "
+                "batch_size.",
+            )
+        )
+    if processes > 1:
+        reasons.append(("loss", f"{compares}, which several processes would cut up; train it in one."))
+    return reasons
+
+
+# --- the encoder ------------------------------------------------------------------------------------------------
+
+
+def encoder_faults(recipe: Recipe, encoder: Encoder) -> Iterator[Fault]:
+    """Lengths and layers that this encoder does not have, wherever a recipe names some."""
+    if (recipe.encoder.max_length or 0) > encoder.max_length:
+        yield Fault(("encoder", "max_length"), f"this encoder reads at most {encoder.max_length} tokens.")
+    separate_layers = len(encoder.layers) > 0
+    if not separate_layers and recipe.training.layer_decay != 1:
+        yield Fault(
+            ("training", "layer_decay"),
+            "this encoder's layers share their weights, and so their learning rate; leave it out.",
+        )
+    for path, layers in _named_layers(recipe).items():
+        if not separate_layers and layers not in (None, "all", "heads"):
+            yield Fault(path, "this encoder's layers share their weights; no layer can be chosen.")
+        elif isinstance(layers, str) and layers.startswith("top-"):
+            if int(layers.removeprefix("top-")) > encoder.depth:
+                yield Fault(path, f"this encoder has {encoder.depth} layers, found '{layers}'.")
+        elif isinstance(layers, list) and max(layers) > encoder.depth:
+            yield Fault(path, f"layers are 1 to {encoder.depth} here, 0 is the embeddings; found {layers}.")
+
+
+def _named_layers(recipe: Recipe) -> dict[KeyPath, Any]:
+    training = recipe.training
+    named: dict[KeyPath, Any] = {
+        ("combine", "layers"): recipe.combine.layers,
+        ("training", "trainable"): training.trainable,
+    }
+    if training.layer_learning_rates is not None:
+        named["training", "layer_learning_rates", "layers"] = training.layer_learning_rates.layers
+    for number, phase in enumerate(recipe.phases or []):
+        named["phases", number, "trainable"] = phase.trainable
+        if phase.combine is not None:
+            named["phases", number, "combine", "layers"] = phase.combine.layers
+    for name, task in recipe.tasks.items():
+        if task.layer_factors is not None:
+            named["tasks", name, "layer_factors", "layers"] = task.layer_factors.layers
+    return named

@@ -1,0 +1,141 @@
+"""What a kind of task must offer: everything that depends on what its labels and predictions are.
+
+The kinds themselves are parts (`parts/kinds/`). No other room asks which kind a task has: it asks the kind.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+
+from manyheads import registry
+from manyheads.data.labels import LabelReader, LabelType
+
+if TYPE_CHECKING:
+    from manyheads.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class LabelDeclaration:
+    """What a recipe says of a task's labels."""
+
+    labels: list[str] | dict[str, str] | None = None
+    range: tuple[float, float] | None = None
+    separator: str | None = None
+
+
+@dataclass(frozen=True)
+class LabelStatistics:
+    """What is known of a task's training labels."""
+
+    counts: tuple[int, ...] = ()  # rows of each class
+    bounds: tuple[float, float] | None = None  # smallest and largest number
+    offset: float = 0.0  # the head works on (label − offset) / unit
+    unit: float = 1.0
+
+
+class Kind(ABC):
+    """A kind of task. It has no state: whatever differs between tasks of a kind is in the `Task`."""
+
+    name: ClassVar[str]  # as recipes call it
+    called: ClassVar[str]  # with an article, for messages
+    label_type: ClassVar[LabelType]
+    label_columns: ClassVar[bool] = False  # whether a column per class is read
+    has_classes: ClassVar[bool] = True
+    exclusive: ClassVar[bool] = True  # exactly one class is right
+    ordered: ClassVar[bool] = False  # its classes are in order
+    figures: ClassVar[tuple[str, ...]]  # what a report draws of its predictions
+
+    # --- labels ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def recognise(self, labels: set[str], declared: LabelDeclaration) -> int:
+        """How sure it is that these are labels of this kind; 0 is not at all. The surest kind is taken.
+
+        A ValueError says that the labels look like this kind's but do not fit.
+        """
+
+    @abstractmethod
+    def make_reader(self, labels: set[str], declared: LabelDeclaration) -> LabelReader:
+        """What was declared, completed by the labels of train. A ValueError says what to declare instead."""
+
+    @abstractmethod
+    def read_label(self, label: str, reader: LabelReader) -> Any:
+        """A label's value, or a BadLabel that says what is wrong with it."""
+
+    @abstractmethod
+    def unlabelled(self, rows: int, reader: LabelReader) -> np.ndarray:
+        """The values of rows that have no label."""
+
+    @abstractmethod
+    def statistics(self, labels: np.ndarray, reader: LabelReader, scale: str) -> LabelStatistics:
+        """Of the labelled rows of train."""
+
+    def targets(self, labels: np.ndarray, task: Task) -> np.ndarray:
+        """Labels as the loss sees them."""
+        return labels
+
+    # --- defaults -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def default_loss(self, reader: LabelReader) -> str: ...
+
+    @abstractmethod
+    def default_metrics(self, task: Task) -> tuple[str, ...]:
+        """The first is the primary metric."""
+
+    @abstractmethod
+    def reads_similarity(self, task: Task) -> bool:
+        """Whether a similarity from 0 to 1 can be its prediction."""
+
+    # --- outputs and predictions ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def outputs(self, task: Task) -> int:
+        """How many outputs a head has for one prediction, unless the loss says otherwise."""
+
+    @abstractmethod
+    def activate(self, outputs: Any) -> Any:
+        """A head's outputs (tensor) → probabilities or values, unless the loss says otherwise."""
+
+    def in_label_units(self, predictions: np.ndarray, task: Task) -> np.ndarray:
+        """Predictions as people read them."""
+        return predictions
+
+    @abstractmethod
+    def decode(self, predictions: np.ndarray) -> np.ndarray:
+        """Probabilities → class indices, or a 0 or 1 for every class; values stay as they are."""
+
+    @abstractmethod
+    def describe(self, predictions: np.ndarray, task: Task) -> list[dict[str, Any]]:
+        """Predictions in the user's own words: {'prediction': …}, and for classes their probabilities."""
+
+    def as_text(self, prediction: Any, task: Task) -> str:
+        """A described prediction as a cell of a file."""
+        return str(prediction)
+
+    @abstractmethod
+    def plain_loss(self, predictions: np.ndarray, labels: np.ndarray, task: Task) -> float:
+        """Mean loss over examples that is the same for every loss a task may train with, so that runs compare."""
+
+    # --- for people -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def summary(self, task: Task) -> str:
+        """One line on a task's labels: '3 classes: no 61 %, …'."""
+
+    @abstractmethod
+    def label_text(self, value: Any, task: Task) -> str:
+        """One label's value as people read it."""
+
+
+def find_kind(name: str) -> Kind:
+    """The kind of that name. An unknown name is a ValueError that lists the valid ones and the nearest."""
+    return cast(Kind, registry.find("kinds", name).factory())
+
+
+def all_kinds() -> list[Kind]:
+    return [cast(Kind, part.factory()) for part in registry.parts("kinds")]

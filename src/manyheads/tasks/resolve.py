@@ -1,0 +1,152 @@
+"""A recipe with nothing left open: checked as a whole, and every task with its defaults filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyheads import registry
+from manyheads.config.faults import list_faults
+from manyheads.config.load import read_recipe
+from manyheads.config.part import PartConfig
+from manyheads.config.recipe import Recipe
+from manyheads.config.task import TaskSettings
+from manyheads.data.labels import LabelReader
+from manyheads.data.table import Columns
+from manyheads.errors import UserError
+from manyheads.tasks.compatibility import (
+    Fault,
+    brought_pooling,
+    gives_similarity,
+    recipe_faults,
+    refuse,
+    task_faults,
+)
+from manyheads.tasks.kind import LabelDeclaration, all_kinds, find_kind
+from manyheads.tasks.task import PARTS, Task
+
+
+def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] | None = None) -> Recipe:
+    """A recipe from a YAML file, the name of a shipped recipe, or a dict; `overrides` are {dotted.key: value}."""
+    recipe = read_recipe(source, overrides)
+    faults = [f"{recipe.location(*fault.path)}: {fault.reason}" for fault in recipe_faults(recipe)]
+    if faults:
+        raise list_faults(faults, recipe.file)
+    return recipe
+
+
+# --- labels -----------------------------------------------------------------------------------------------------
+
+
+def infer_reader(labels: Iterable[str], kind_name: str | None, declared: LabelDeclaration) -> LabelReader:
+    """What was declared, completed by the labels of train. A ValueError says what to declare instead."""
+    if kind_name is None and declared.range is not None:
+        kind_name = "regression"  # whose labels may be millions: they are not looked at
+    if kind_name == "regression":
+        return find_kind(kind_name).make_reader(set(), declared)
+    words = {label for label in labels if label}
+    if kind_name is not None:
+        return find_kind(kind_name).make_reader(words, declared)
+    kinds = all_kinds()
+    sureness = [kind.recognise(words, declared) for kind in kinds]
+    surest = kinds[sureness.index(max(sureness))]
+    return surest.make_reader(words, declared)
+
+
+def choose_reader(settings: TaskSettings, columns: Columns, labels: Iterable[str]) -> LabelReader:
+    """How labels are read: as the recipe says, else as train's labels look. A ValueError says what does not fit."""
+    declared = LabelDeclaration(settings.labels, settings.range, settings.separator)
+    if not isinstance(columns.label, tuple):
+        return infer_reader(labels, settings.kind, declared)
+    kind = next(kind for kind in all_kinds() if kind.label_columns)
+    if settings.labels is not None or settings.kind not in (None, kind.name):
+        raise ValueError(f"several label columns make a {kind.name} task whose classes are the columns")
+    return kind.make_reader(set(labels), replace(declared, labels=list(columns.label)))
+
+
+# --- a task -----------------------------------------------------------------------------------------------------
+
+
+def resolve_task(
+    recipe: Recipe, name: str, columns: Columns, reader: LabelReader, labels: np.ndarray, owner: Task | None
+) -> Task:
+    """The task with its defaults filled in, from the labels of its labelled train rows. `owner`: whose head it uses."""
+    settings = recipe.tasks[name]
+    kind = find_kind(reader.kind)
+    statistics = kind.statistics(labels, reader, settings.scale)
+    bounds, offset, unit = statistics.bounds, statistics.offset, statistics.unit
+    parts = default_parts(settings, pair=len(columns.text) == 2, reader=reader)
+    if owner is not None:
+        refuse(_shared_head_faults(recipe, name, len(columns.text), reader, owner), recipe)
+        parts = {part: getattr(owner, part) for part in PARTS}
+        bounds, offset, unit = owner.bounds, owner.offset, owner.unit
+    task = Task(
+        name=name,
+        columns=columns,
+        labels=reader,
+        head_of=settings.head_of,
+        offset=offset,
+        unit=unit,
+        bounds=bounds,
+        train_examples=len(labels),
+        counts=statistics.counts,
+        metrics=tuple(settings.metrics or ()),
+        predictions=settings.predictions,
+        **parts,
+    )
+    refuse(task_faults(task, recipe), recipe)
+    if task.metrics:
+        return task
+    return replace(task, metrics=tuple(PartConfig(name=metric) for metric in kind.default_metrics(task)))
+
+
+def default_parts(settings: TaskSettings, pair: bool, reader: LabelReader) -> dict[str, PartConfig]:
+    """The parts as named, else those of the encoding, the head and the kind."""
+    encoding = settings.encoding or PartConfig(name="cross" if pair else "single")
+    similarity = gives_similarity(encoding)
+    head = settings.head or PartConfig(name="none" if similarity else "linear")
+    encoding_pooling = registry.find("encodings", encoding.name).factory.pooling
+    return {
+        "encoding": encoding,
+        "pooling": settings.pooling or brought_pooling(head) or PartConfig(name=encoding_pooling),
+        "head": head,
+        "output": settings.output or PartConfig(name="similarity" if similarity else "raw"),
+        "loss": settings.loss or PartConfig(name=find_kind(reader.kind).default_loss(reader)),
+    }
+
+
+def _shared_head_faults(recipe: Recipe, name: str, texts: int, reader: LabelReader, owner: Task) -> list[Fault]:
+    """A task that uses another's head has its parts, its scale and its classes."""
+    settings = recipe.tasks[name]
+    owner_settings = recipe.tasks[owner.name]
+    uses = f"this task uses the head of '{owner.name}', and with it its"
+    for part in PARTS:
+        named = getattr(settings, part)
+        if named is not None and named != getattr(owner, part):
+            return [Fault(("tasks", name, part), f"{uses} {part}; leave it out.")]
+    if texts != len(owner.columns.text):
+        takes = "two text columns" if owner.pair else "one text column"
+        reason = f"the head of '{owner.name}' reads {takes}, this task has {texts}."
+        return [Fault(("tasks", name, "head_of"), reason)]
+    for key in ("range", "scale"):
+        value, owner_value = getattr(settings, key), getattr(owner_settings, key)
+        if key in settings.model_fields_set and value is not None and value != owner_value:
+            return [Fault(("tasks", name, key), f"{uses} {key} ({owner_value}).")]
+    if (reader.kind, reader.names) != (owner.labels.kind, owner.labels.names):
+        classes = ", ".join(reader.names) or "numbers"
+        owner_classes = ", ".join(owner.labels.names) or "numbers"
+        reason = (
+            f"tasks that share a head have the same classes in one order; here {classes}, in '{owner.name}' "
+            f"{owner_classes}. Name them alike with `labels`."
+        )
+        return [Fault(("tasks", name, "head_of"), reason)]
+    return []
+
+
+def no_reader(recipe: Recipe, name: str, reason: str) -> UserError:
+    """The labels of a task fit no kind."""
+    return UserError(f"{recipe.location('tasks', name)}: {reason}.", code="unclear-labels")
