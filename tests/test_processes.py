@@ -24,8 +24,8 @@ from manyheads.processes import Processes
 from manyheads.sampling import Batch
 
 STILL = {"dropout": 0, "attention_dropout": 0}
-# AdamW's usual ε lets rounding decide where a weight goes whose gradient is 0 in exact arithmetic (the keys' bias), by a
-# whole step. With ε = 1 weights move smoothly with the gradient: what two processes add up in another order stays small.
+# AdamW's usual ε lets rounding decide where a weight goes whose gradient is 0 in exact arithmetic (the keys' bias), by
+# a whole step. With ε = 1 weights move smoothly with the gradient: sums in another order stay together.
 SMOOTH = {"learning_rate": 0.1, "epsilon": 1.0}
 
 
@@ -51,7 +51,7 @@ def check_tensors(one: Path, two: Path, file: str) -> None:
     expected, found = weights(one, file), weights(two, file)
     assert expected.keys() == found.keys()
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=2e-6, msg=lambda why, name=name: f"{name}: {why}")
+        assert torch.allclose(found[name], tensor, rtol=1e-3, atol=2e-6), name
 
 
 @given(size=st.integers(0, 40), count=st.integers(1, 5))
