@@ -14,6 +14,7 @@ from manyheads.progress import Reporter
 from manyheads.recipe_file import load_recipe
 from manyheads.schedule import set_trainable
 
+pytestmark = pytest.mark.numeric
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 

@@ -18,6 +18,8 @@ from manyheads.metrics import better, default_metrics, metric, overall, primary,
 from manyheads.registry import Part, find, parts
 from manyheads.tasks import Task
 
+pytestmark = pytest.mark.numeric
+
 
 def a_task(kind: Kind, classes: int = 0, *metrics: str | Choice, bounds: tuple[float, float] | None = None) -> Task:
     """A task with classes a, b, c, …"""

@@ -17,6 +17,7 @@ from manyheads.registry import FAMILIES, Part, find, parts
 from manyheads.tasks import Task
 from manyheads.tokens import Tokenizer
 
+pytestmark = pytest.mark.numeric
 KEYS = {"encodings": "encoding", "pooling": "pooling", "heads": "head", "outputs": "output", "losses": "loss"}
 LEARNING = [part for family in KEYS for part in parts(family)]
 

@@ -165,6 +165,7 @@ def test_every_sampler_resumes_in_the_middle_of_an_epoch(
     check_resumed(toy_recipe, monkeypatch, sampler=name, training={"epochs": 3, "batch_size": 8, "learning_rate": 1e-3})
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("at", [4, 5, 6])
 def test_a_run_resumes_before_at_and_after_a_change_of_phase(
     at: int, toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch
@@ -273,6 +274,7 @@ def test_a_task_that_stops_improving_rests_and_comes_back_when_it_gets_worse(
     assert [one["task"] for one in log_of(job.folder, "rotation")] == ["mood", "mood"]
 
 
+@pytest.mark.numeric
 def test_a_run_with_resting_tasks_reports_them_and_resumes_exactly(
     toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +303,7 @@ def test_a_task_whose_turn_has_not_come_does_not_rest(toy_recipe: ToyRecipe) -> 
     assert [one["step"] for one in run.metrics["rests"]] == [run.metrics["steps"]]
 
 
+@pytest.mark.numeric
 def test_patience_ends_a_phase_not_the_run(toy_recipe: ToyRecipe, capsys: pytest.CaptureFixture[str]) -> None:
     training = {"epochs": 3, "batch_size": 8, "learning_rate": NO_RATE, "patience": 1}
     run = train(load_recipe(toy_recipe(phases=[{"train": "heads"}, {"epochs": 1}], training=training)))

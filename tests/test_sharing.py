@@ -26,6 +26,8 @@ from manyheads.progress import Reporter
 from manyheads.task_data import load_tasks
 from manyheads.tokens import PackedTokens, Sequence, merge_equal
 
+pytestmark = pytest.mark.numeric
+
 
 class Tokens:
     """Counts the tokens that go through an encoder."""

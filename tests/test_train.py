@@ -17,6 +17,7 @@ from manyheads.checkpoint import load_model
 from manyheads.data.strings import Strings
 from manyheads.tokens import Sequence, pack, tokenise_once
 
+pytestmark = pytest.mark.numeric
 ToyRecipe = Callable[..., dict[str, Any]]
 
 

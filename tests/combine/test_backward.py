@@ -20,6 +20,8 @@ from manyheads.sampling import Batch
 from manyheads.task_data import load_tasks
 from manyheads.tokens import Tokenizer
 
+pytestmark = pytest.mark.numeric
+
 
 @pytest.fixture
 def setting(toy_recipe: Callable[..., dict[str, Any]]) -> tuple[ManyHeads, dict[str, TaskTokens]]:

@@ -15,6 +15,8 @@ from manyheads.progress import Reporter
 from manyheads.recipe_file import load_recipe
 from manyheads.schedule import set_trainable
 
+pytestmark = pytest.mark.numeric
+
 
 def test_rows_of_the_step_before_are_zero_again() -> None:
     parameter, tables = torch.nn.Parameter(torch.ones(5, 2)), WholeTables()

@@ -22,6 +22,8 @@ from manyheads.registry import Part, find, parts
 from manyheads.sampling import Batch
 from three_tasks import NAMES, ROUND, setting
 
+pytestmark = pytest.mark.numeric
+
 
 def combination(gradients: str | None = "pcgrad", losses: str = "sum", **more: Any) -> Combination:
     aggregator = find("aggregators", gradients).factory(NAMES, **more.pop("options", {})) if gradients else None

@@ -16,6 +16,7 @@ from manyheads.encoder.weights import load_encoder, to_hugging_face
 from manyheads.recipe import EncoderSettings
 from manyheads.tokens import Keep, PackedTokens, Sequence, pack
 
+pytestmark = pytest.mark.numeric
 LENGTHS = (7, 1, 512, 30, 7, 12, 100)
 OUTPUT = {torch.float32: 1e-5, torch.float64: 1e-10}
 GRADIENT = {torch.float32: 1e-4, torch.float64: 1e-9}

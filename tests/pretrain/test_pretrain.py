@@ -113,6 +113,7 @@ def masked_bert(tmp_path: Path, toy_encoder: Path) -> tuple[BertForMaskedLM, Pat
     return theirs, tmp_path / "mlm"
 
 
+@pytest.mark.numeric
 def test_the_checkpoints_own_head_is_used_and_equals_transformers(
     masked_bert: tuple[BertForMaskedLM, Path], toy_encoder: Path, vocabulary: Vocabulary
 ) -> None:
@@ -248,6 +249,7 @@ def test_long_lines_become_several_texts(recipe_file: RecipeFile, toy_data: Path
     assert "texts: 7 different ones" in result.stderr, "of 62 tokens the same one, and six others that end differently"
 
 
+@pytest.mark.numeric
 def test_loss_and_rate_by_hand(recipe_file: RecipeFile, toy_data: Path) -> None:
     """The mean over hidden tokens, however they are cut into passes; warm-up, then a line to 0.
 

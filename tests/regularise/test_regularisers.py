@@ -20,6 +20,8 @@ from manyheads.regularise.base import View
 from manyheads.sampling import Batch
 from three_tasks import NAMES, ROUND, Rows, setting
 
+pytestmark = pytest.mark.numeric
+
 
 def build(name: str, **options: Any) -> Regulariser:
     one: Regulariser = find("regularisers", name).factory(NAMES, **options)
