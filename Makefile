@@ -20,7 +20,7 @@ demo: $(INSTALLED)
 	$(BIN)/manyheads demo
 
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
+	PYTHONUTF8=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 test-portable: $(INSTALLED)
 	$(BIN)/python tools/test_portable.py --workers $(WORKERS)

@@ -14,10 +14,10 @@ from manyheads.progress import Reporter
 from manyheads.recipe_file import load_recipe
 from manyheads.schedule import set_trainable
 
-pytestmark = pytest.mark.numeric
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
+@pytest.mark.numeric
 def test_all_ways_of_pcgrad_give_the_same_gradient(
     toy_recipe: Callable[..., dict[str, Any]], toy_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,6 @@ ToyRecipe = Callable[..., dict[str, Any]]
 RecipeFile = Callable[..., Path]
 
 
-@pytest.mark.numeric
 def test_measuring_changes_nothing_and_keeps_its_share(toy_recipe: ToyRecipe) -> None:
     settings = {"epochs": 6, "batch_size": 4, "learning_rate": 1e-3}
     runs = {

@@ -24,7 +24,6 @@ from manyheads.schedule import set_trainable
 from manyheads.tokens import Sequence, pack
 from run_files import log_of
 
-pytestmark = pytest.mark.numeric
 ToyRecipe = Callable[..., dict[str, Any]]
 TRAINING = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-3}
 # float32 rounds states of size 1 to 1e-7 and adds up some hundred of them: what is left of differences between two
@@ -88,6 +87,7 @@ PAIRS = {"train": "near.tsv", "range": [0, 5], "encoding": "bi-concat", "pooling
 NEAR = [{"train": "near.tsv", "range": [0, 5]}, PAIRS]
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("train_what", ["heads", "top-1"])
 @pytest.mark.parametrize("near", NEAR, ids=["cross", "bi"])
 def test_kept_states_are_those_of_each_sequence_alone(
@@ -113,6 +113,7 @@ def test_kept_states_are_those_of_each_sequence_alone(
                     torch.testing.assert_close(states, expected, rtol=0, atol=STATES)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("train_what", ["heads", "top-1", [2]], ids=str)
 @pytest.mark.parametrize("near", NEAR, ids=["cross", "bi"])
 @pytest.mark.parametrize("combine", ["sum", "pcgrad"])
@@ -122,6 +123,7 @@ def test_kept_states_train_the_same(train_what: Any, near: dict[str, Any], combi
     check_steps(*computed_and_kept(toy_recipe, {**TRAINING, "train": train_what}, tasks=tasks, combine=combine))
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("train_what", ["heads", "top-1"])
 def test_a_run_with_kept_states_ends_like_one_without(train_what: str, toy_recipe: ToyRecipe) -> None:
     """A whole training, measured for conflicts as well. AdamW with ε = 1 moves weights smoothly with the gradient, so
@@ -138,6 +140,7 @@ def test_a_run_with_kept_states_ends_like_one_without(train_what: str, toy_recip
     assert abs(without[-1]["loss"]["near"] - without[0]["loss"]["near"]) > 0.1, "it has gone somewhere"
 
 
+@pytest.mark.numeric
 def test_single_layer_training_leaves_every_other_tensor_as_it_was(toy_recipe: ToyRecipe, toy_encoder: Path) -> None:
     """Paper A, table 5."""
     run = train(load_recipe(toy_recipe(training={**TRAINING, "train": [1]})), quiet=True)
@@ -172,6 +175,7 @@ def test_a_regulariser_that_reads_examples_concerns_its_tasks_alone(toy_recipe: 
     assert kept(toy_recipe, training=heads, regularise={"name": "smart", "tasks": ["near"]}) == {"mood": (2, False)}
 
 
+@pytest.mark.numeric
 def test_dev_is_kept_where_it_is_read_often_enough(toy_recipe: ToyRecipe) -> None:
     """And answered the same. Answers are compared, not metrics: a correlation of three answers that lie 1e-4 apart
     makes 1e-3 of a rounding error."""
@@ -186,6 +190,7 @@ def test_dev_is_kept_where_it_is_read_often_enough(toy_recipe: ToyRecipe) -> Non
     assert all(data.frozen is None for data in small.watched.values()), "three times one of four rows does not pay"
 
 
+@pytest.mark.numeric
 def test_the_last_evaluation_is_of_the_best_model_whatever_its_encoder_was(toy_recipe: ToyRecipe) -> None:
     """The first phase learns its own dev rows, the second spoils the encoder, the third keeps states of that one."""
     tasks = {
@@ -300,6 +305,7 @@ def test_other_texts_weights_or_encodings_are_other_states(toy_recipe: ToyRecipe
     assert len(files() - seen) == 4, "the same weights, read by other heads"
 
 
+@pytest.mark.numeric
 def test_of_two_tasks_on_the_same_texts_one_may_be_kept(toy_recipe: ToyRecipe) -> None:
     """SMART reads the examples of one of them, whose states are computed, without dropout as before; those of the
     other are read again."""
