@@ -1,5 +1,6 @@
 # make demo   install into .venv and run the main job on embedded defaults
-# make test   install into .venv and run all tests
+# make test   install into .venv and run all tests; they pass on any x86-64, ARM is untested
+# make test-portable  the numeric tests again, with other instructions and threads
 # make lint   ruff and mypy
 # make smoke  try every shipped study at its smallest scale
 # make docs   rewrite the tables that are generated from the code
@@ -13,13 +14,16 @@ INSTALLED := .venv/.installed
 # tests run side by side in processes; one thread each, or they would wait for each other
 WORKERS ?= 2
 
-.PHONY: demo test lint docs smoke bench bench-quick gpu-check
+.PHONY: demo test test-portable lint docs smoke bench bench-quick gpu-check
 
 demo: $(INSTALLED)
 	$(BIN)/manyheads demo
 
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
+	PYTHONUTF8=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+test-portable: $(INSTALLED)
+	$(BIN)/python tools/test_portable.py --workers $(WORKERS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check

@@ -11,7 +11,9 @@ from typing import Any
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+# the same examples everywhere, and none refused because a busy machine took long to make them
+SLOW = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=SLOW)
 hypothesis.settings.load_profile("same")
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may wait for a network
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -41,6 +41,7 @@ def setting(folder: Path, tasks: list[Task] | None = None, double: bool = True, 
     model = model.double() if double else model
     values = {"a": [0, 2, 1, 0, 1, 2], "b": [0, 1, 1, 0, 1, 1], "c": [0.3, -1.0, 1.5, 0.0, 0.7, -0.4]}
     data = {
-        task.name: Rows(model, task.name, values["c" if task.kind.name == "regression" else task.name]) for task in chosen
+        task.name: Rows(model, task.name, values["c" if task.kind.name == "regression" else task.name])
+        for task in chosen
     }
     return model, data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -125,7 +126,7 @@ def test_recipes_lists_what_is_shipped() -> None:
 
 def test_doctor_finds_the_default_encoder() -> None:
     found = {one["what"]: one["found"] for one in json.loads(manyheads("doctor", "--json").stdout)}
-    assert found["torch threads"] == "1"
+    assert found["torch threads"] == os.environ["OMP_NUM_THREADS"]
     assert "cpu" in found["devices"]
     assert "checksum right" in found["encoder all-MiniLM-L6-v2"]
     assert found["cache"] == str(cache_folder())
@@ -146,7 +147,6 @@ def test_progress_on_a_terminal(
     trained: Path, toy_recipe: Callable[..., object], recipe_file: Callable[..., Path]
 ) -> None:
     """A live bar under a real pseudo-terminal, with evaluation nested in training."""
-    import os
     import pty
 
     parent, child = pty.openpty()

@@ -11,6 +11,7 @@ from manyheads.encoder.layout import lay_out
 from manyheads.seeding import seeded_rng
 from manyheads.tokens.packing import PositionsNeeded, Sequence, pack
 
+pytestmark = pytest.mark.numeric
 HEADS, SIZE = 2, 3
 
 

@@ -15,6 +15,7 @@ from manyheads.encoder.loading import load_encoder
 from manyheads.errors import UserError
 from manyheads.tokens.packing import Sequence, pack
 
+pytestmark = pytest.mark.numeric
 SIZES: dict[str, Any] = {"vocab_size": 99, "pad_token_id": 1}
 USUAL = {**SIZES, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 CONFIGS = {

@@ -16,6 +16,7 @@ from manyheads.encoder.in_place import PIECE
 from manyheads.encoder.loading import load_encoder, to_hugging_face
 from manyheads.tokens.packing import PackedTokens, PositionsNeeded, Sequence, pack
 
+TOY, REAL = "toy", "all-MiniLM-L6-v2"
 LENGTHS = (7, 1, 512, 30, 7, 12, 100)
 OUTPUT = {torch.float32: 1e-5, torch.float64: 1e-10}
 GRADIENT = {torch.float32: 1e-4, torch.float64: 1e-9}
@@ -26,9 +27,9 @@ def long_toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_toy_encoder(tmp_path_factory.mktemp("long") / "encoder", max_position_embeddings=512)
 
 
-@pytest.fixture(params=["toy", "all-MiniLM-L6-v2"])
+@pytest.fixture(params=[TOY, REAL])
 def both(request: pytest.FixtureRequest, long_toy: Path) -> tuple[Bert, BertModel]:
-    loaded = load_encoder(EncoderSettings(name=str(long_toy) if request.param == "toy" else request.param))
+    loaded = load_encoder(EncoderSettings(name=str(long_toy) if request.param == TOY else request.param))
     assert isinstance(loaded.encoder, Bert)
     # eager attention: an implementation that shares nothing with ours
     theirs = BertModel.from_pretrained(loaded.found.folder, attn_implementation="eager")
@@ -52,6 +53,7 @@ def run_theirs(model: BertModel, sequence: Sequence) -> torch.Tensor:
     return model(input_ids=ids, token_type_ids=segments).last_hidden_state[0]
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_states_equal_transformers(both: tuple[Bert, BertModel], dtype: torch.dtype) -> None:
     ours, theirs = (model.to(dtype) for model in both)
@@ -64,6 +66,7 @@ def test_states_equal_transformers(both: tuple[Bert, BertModel], dtype: torch.dt
             assert worst < OUTPUT[dtype], f"sequence of length {len(sequence.ids)}"
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("positions_needed", ["all", "first", "last"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_gradients_equal_transformers(
@@ -90,6 +93,7 @@ def test_gradients_equal_transformers(
         assert float((mine[name] - gradient).norm()) / scale < GRADIENT[dtype], name
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_sequence_does_not_depend_on_its_batch(both: tuple[Bert, BertModel], dtype: torch.dtype) -> None:
     ours = both[0].to(dtype)
@@ -103,6 +107,7 @@ def test_a_sequence_does_not_depend_on_its_batch(both: tuple[Bert, BertModel], d
             assert worst < OUTPUT[dtype]
 
 
+@pytest.mark.numeric
 def test_kept_rows_equal_the_same_rows_of_all(both: tuple[Bert, BertModel]) -> None:
     ours = both[0].double()
     keeps: tuple[PositionsNeeded, ...] = ("first", "all", "last", "first", "all", "last", "first")
@@ -120,6 +125,7 @@ def test_kept_rows_equal_the_same_rows_of_all(both: tuple[Bert, BertModel]) -> N
         assert torch.allclose(states_of(few, some, i), expected, atol=1e-10, rtol=0)
 
 
+@pytest.mark.numeric
 def test_dropout_is_on_while_training_only(long_toy: Path) -> None:
     settings = EncoderSettings(name=str(long_toy), dropout=0.0, attention_dropout=0.5)
     encoder = load_encoder(settings).encoder
@@ -139,6 +145,7 @@ def test_saved_encoder_is_what_was_loaded(long_toy: Path, tmp_path: Path) -> Non
         assert torch.equal(tensor, again.encoder.state_dict()[name]), name
 
 
+@pytest.mark.parametrize("both", [pytest.param(TOY, marks=pytest.mark.numeric), REAL], indirect=True)
 @pytest.mark.parametrize("positions_needed", ["all", "first"])
 def test_without_gradients_layers_work_in_place_and_say_the_same(
     both: tuple[Bert, BertModel], positions_needed: PositionsNeeded
@@ -155,6 +162,7 @@ def test_without_gradients_layers_work_in_place_and_say_the_same(
     assert torch.equal(embedded, before), "what was given is left alone"
 
 
+@pytest.mark.numeric
 def test_layers_do_not_work_in_place_where_something_would_be_lost(long_toy: Path) -> None:
     encoder = load_encoder(EncoderSettings(name=str(long_toy))).encoder
     assert isinstance(encoder, Bert)

@@ -8,6 +8,8 @@ import torch
 from manyheads.encoder.dropout import FEW, LANES, Dropout, dropout
 from manyheads.seeding import seeded_rng
 
+pytestmark = pytest.mark.numeric
+
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
 def test_rate_in_every_lane(rate: float) -> None:

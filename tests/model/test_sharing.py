@@ -27,6 +27,8 @@ from manyheads.training.gradients.backward import Backward
 from manyheads.training.gradients.combination import Combination
 from manyheads.training.setup import prepare
 
+pytestmark = pytest.mark.numeric
+
 
 class Tokens:
     """Counts the tokens that go through an encoder."""

@@ -55,6 +55,7 @@ def test_the_cover_names_every_part() -> None:
     assert len(COVER) < 100
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("names", COVER, ids="/".join)
 def test_parts_train_two_steps_and_survive_being_saved(names: Named, toy_encoder: Path, tmp_path: Path) -> None:
     task = fitting_task(**made(names))

@@ -18,6 +18,7 @@ from manyheads.registry import FAMILIES, Part, find, parts
 from manyheads.tasks.task import Task
 from manyheads.tokens.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.numeric
 KEYS = {"encodings": "encoding", "pooling": "pooling", "heads": "head", "outputs": "output", "losses": "loss"}
 LEARNING = [part for family in KEYS for part in parts(family)]
 

@@ -114,6 +114,7 @@ def masked_bert(tmp_path: Path, toy_encoder: Path) -> tuple[BertForMaskedLM, Pat
     return theirs, tmp_path / "mlm"
 
 
+@pytest.mark.numeric
 def test_the_checkpoints_own_head_is_used_and_equals_transformers(
     masked_bert: tuple[BertForMaskedLM, Path], toy_encoder: Path, vocabulary: Vocabulary
 ) -> None:
@@ -249,20 +250,24 @@ def test_long_lines_become_several_texts(recipe_file: RecipeFile, toy_data: Path
     assert "texts: 7 different ones" in result.stderr, "of 62 tokens the same one, and six others that end differently"
 
 
+@pytest.mark.numeric
 def test_loss_and_rate_by_hand(recipe_file: RecipeFile, toy_data: Path) -> None:
-    """The mean over hidden tokens, however they are cut into passes; warm-up, then a line to 0."""
-    settings = {"max_steps": 4, "batch_size": 16, "learning_rate": 1e-2, "warmup": 0.5}
+    """The mean over hidden tokens, however they are cut into passes; warm-up, then a line to 0.
+
+    With ε = 1 AdamW moves weights smoothly with the gradient, so that sums that are cut elsewhere stay together; with
+    its usual ε rounding alone decides where a weight goes whose gradient is 0 in exact arithmetic."""
+    settings = {"max_steps": 4, "batch_size": 16, "learning_rate": 1.0, "warmup": 0.5}
     logs = []
     still = ("encoder.dropout=0", "encoder.attention_dropout=0")
     for name, tokens in (("one", 8192), ("several", 40)):
-        file = recipe_file(pretrain=settings, training={"tokens_per_pass": tokens})
+        file = recipe_file(pretrain=settings, training={"tokens_per_pass": tokens, "epsilon": 1.0})
         assert manyheads("pretrain", file, f"name={name}", *still).returncode == 0
         lines = (toy_data / "runs" / f"{name}-pretrained" / "log.jsonl").read_text().splitlines()
         logs.append([one for one in map(json.loads, lines) if one["event"] == "step"])
-    assert [one["rate"] for one in logs[0]] == pytest.approx([1e-2 / 3, 2e-2 / 3, 1e-2, 1e-2 / 2])
+    assert [one["rate"] for one in logs[0]] == pytest.approx([1 / 3, 2 / 3, 1, 1 / 2])
     for one, other in zip(*logs, strict=True):
-        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
-        assert one["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=1e-3)
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-5)
+        assert one["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=1e-4)
     size = json.loads((toy_data / "runs" / "one-pretrained" / "encoder" / "config.json").read_text())["vocab_size"]
     assert logs[0][0]["loss"] == pytest.approx(np.log(size), rel=0.1), "an untrained head knows nothing"
 

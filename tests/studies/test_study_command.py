@@ -234,11 +234,16 @@ def test_the_first_of_several_seeds_is_not_compared(study: Path, toy_data: Path)
     output = toy_data / "studies"
     assert run(study, output).returncode == 0
     record = {file: json.loads(gzip.decompress(file.read_bytes())) for file in (output / "results").glob("[!d]*.gz")}
-    next(file for file, one in record.items() if one["seed"] == 1).unlink()
-    assert all(row["difference"] == "" for row in csv_table(study, output))
-    shown = manyheads("study", "table", study, "--output", output).stdout
-    assert "1 of 2 seeds; one alone is not compared yet." in shown
-    assert "Differences" not in shown
+    second = [file for file, one in record.items() if one["seed"] == 1]
+    assert len(second) == 2
+    for file in second:  # of either row
+        content = file.read_bytes()
+        file.unlink()
+        assert all(row["difference"] == "" for row in csv_table(study, output))
+        shown = manyheads("study", "table", study, "--output", output).stdout
+        assert "1 of 2 seeds; one alone is not compared yet." in shown
+        assert "Differences" not in shown
+        file.write_bytes(content)
 
 
 def test_single_task_baselines_make_a_transfer_matrix(study: Path, toy_data: Path) -> None:

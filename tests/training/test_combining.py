@@ -23,6 +23,7 @@ RecipeFile = Callable[..., Path]
 # --- trained ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.numeric
 def test_weights_are_learnt_logged_and_kept(toy_recipe: ToyRecipe) -> None:
     combine = {"losses": {"name": "uncertainty", "learning_rate": 0.05}, "gradients": "pcgrad"}
     run = train(load_recipe(toy_recipe(combine=combine)), quiet=True)
@@ -37,6 +38,7 @@ def test_weights_are_learnt_logged_and_kept(toy_recipe: ToyRecipe) -> None:
     assert "memory.combine-1.scalarizer.w.mood-weight|exp_avg" in moments
 
 
+@pytest.mark.numeric
 def test_own_rate_of_the_weights_warms_up_and_falls_with_the_schedule(toy_recipe: ToyRecipe) -> None:
     """AdamW's first step moves w by its rate: 0.5 times the warm-up's factor."""
     training = {"epochs": 1, "max_steps": 1, "batch_size": 8, "learning_rate": 1e-9, "warmup": 0.0}
@@ -50,6 +52,7 @@ def test_own_rate_of_the_weights_warms_up_and_falls_with_the_schedule(toy_recipe
         )
 
 
+@pytest.mark.numeric
 def test_a_combination_goes_on_through_phases_and_a_phase_may_have_its_own(toy_recipe: ToyRecipe) -> None:
     phases = [
         {"epochs": 1},
@@ -71,6 +74,7 @@ def test_a_combination_goes_on_through_phases_and_a_phase_may_have_its_own(toy_r
     assert after != 1
 
 
+@pytest.mark.numeric
 def test_weights_with_a_memory_move_in_a_real_run(toy_recipe: ToyRecipe) -> None:
     """The loop tells them losses and epochs: the third epoch, or window, has weights of its own."""
     for combine in ({"name": "dynamic-weights"}, {"name": "dynamic-weights", "every": 3}):
@@ -150,6 +154,7 @@ def test_losses_that_depend_on_each_other_with_layer_factors_and_one_task_a_step
     assert all(list(one["weights"].values()) == pytest.approx([1.0]) for one in log_of(run.folder))
 
 
+@pytest.mark.numeric
 def test_layer_factors_of_a_task(toy_recipe: ToyRecipe) -> None:
     """Paper A's reading: nothing that the one task sends reaches layer 1, so with it alone the layer only decays."""
     tasks = {"mood": {"train": "mood.csv", "layer_factors": {"layers": [2], "others": 0.0}}}

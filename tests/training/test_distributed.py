@@ -24,6 +24,9 @@ from manyheads.parts.samplers import Batch
 from manyheads.training.distributed import Processes
 
 STILL = {"dropout": 0, "attention_dropout": 0}
+# AdamW's usual ε lets rounding decide where a weight goes whose gradient is 0 in exact arithmetic (the keys' bias), by
+# a whole step. With ε = 1 weights move smoothly with the gradient: sums in another order stay together.
+SMOOTH = {"learning_rate": 0.1, "epsilon": 1.0}
 
 
 def torchrun(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -39,8 +42,16 @@ def log_of(run: Path, event: str) -> list[dict[str, Any]]:
     return [one for one in records if one["event"] == event]
 
 
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(sorted((run / "checkpoints").glob("step-*"))[-1] / "model.safetensors")
+def weights(run: Path, file: str = "model.safetensors") -> dict[str, torch.Tensor]:
+    return load_file(sorted((run / "checkpoints").glob("step-*"))[-1] / file)
+
+
+def check_tensors(one: Path, two: Path, file: str) -> None:
+    """The same after all steps, as far as sums in another order are. The optimizer's moments are means of gradients."""
+    expected, found = weights(one, file), weights(two, file)
+    assert expected.keys() == found.keys()
+    for name, tensor in expected.items():
+        assert torch.allclose(found[name], tensor, rtol=1e-3, atol=2e-6), name
 
 
 @given(size=st.integers(0, 40), count=st.integers(1, 5))
@@ -54,6 +65,7 @@ def test_slices_partition_a_round(size: int, count: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.numeric
 def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path) -> None:
     """Without dropout: the same losses, metrics and weights, also where a slice is empty (36 rows are 5·7 + 1)."""
     file = recipe_file(
@@ -63,7 +75,7 @@ def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy
             "near": {"train": "near.tsv", "range": [0, 5], "batch_size": 5, "head": {"dropout": 0}},
         },
         sampler="proportional",  # rounds with one task, in which the other's head must stay as it is
-        training={"epochs": 2, "accumulate": 2, "learning_rate": 1e-3},
+        training={"epochs": 2, "accumulate": 2, **SMOOTH},
         regularise=[{"name": "l2", "weight": 0.05}, {"name": "bregman", "weight": 0.5}],
         checkpoint={"every_steps": 4},
     )
@@ -74,12 +86,12 @@ def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy
     assert both.stdout.count("overall") == 1, "one of them speaks"
     one, two = toy_data / "runs" / "alone", toy_data / "runs" / "both"
     for first, second in zip(log_of(one, "step"), log_of(two, "step"), strict=True):
-        assert first["loss"] == pytest.approx(second["loss"], rel=1e-4, abs=1e-6)
-        assert first["gradient_norm"] == pytest.approx(second["gradient_norm"], rel=1e-3)
-        assert first["regularise"] == pytest.approx(second["regularise"], rel=1e-3, abs=1e-7)
-    after, expected = weights(two), weights(one)
-    for name, tensor in expected.items():
-        assert torch.allclose(tensor, after[name], atol=2e-5), name
+        assert first["loss"] == pytest.approx(second["loss"], rel=1e-5)
+        assert first["gradient_norm"] == pytest.approx(second["gradient_norm"], rel=1e-4)
+        assert first["regularise"] == pytest.approx(second["regularise"], rel=1e-4, abs=1e-7)
+    assert log_of(one, "step")[-1]["regularise"]["bregman"] > 1e-6, "weights have moved"
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        check_tensors(one, two, name)
     assert len(log_of(two, "evaluate")) == len(log_of(one, "evaluate"))
     assert (two / "predictions" / "mood-dev.csv").is_file()
 
@@ -143,7 +155,10 @@ SURGERY = {
 }
 
 
-@pytest.mark.parametrize("how", SURGERY)
+MARKED = [pytest.param(how, marks=pytest.mark.numeric if how == "pcgrad" else ()) for how in SURGERY]
+
+
+@pytest.mark.parametrize("how", MARKED)
 def test_a_three_way_conflict_is_settled_alike_in_two_processes(
     how: str, recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path
 ) -> None:
@@ -161,7 +176,7 @@ def test_a_three_way_conflict_is_settled_alike_in_two_processes(
             "third": {"train": "want2.csv", "head_of": "first", **same},
         },
         combine=SURGERY[how],
-        training={"epochs": 1, "accumulate": 2, "learning_rate": 1e-3, "conflicts": 1.0, "tokens_per_pass": 30},
+        training={"epochs": 1, "accumulate": 2, **SMOOTH, "conflicts": 1.0, "tokens_per_pass": 30},
     )
     alone = manyheads("train", file, "name=alone", "--quiet")
     assert alone.returncode == 0, alone.stderr
@@ -171,15 +186,11 @@ def test_a_three_way_conflict_is_settled_alike_in_two_processes(
     measured = log_of(one, "conflicts")
     assert all(cosine < 0 for cosine in measured[0]["cosines"]["shared heads"]), "all three pairs conflict"
     for first, second in zip(log_of(one, "step"), log_of(two, "step"), strict=True):
-        assert first["loss"] == pytest.approx(second["loss"], rel=1e-4)
+        assert first["loss"] == pytest.approx(second["loss"], rel=1e-5)
         for key in ("weights", "surgery"):
-            assert first.get(key, {}) == pytest.approx(second.get(key, {}), rel=1e-3)
+            assert first.get(key, {}) == pytest.approx(second.get(key, {}), rel=1e-4)
     for first, second in zip(measured, log_of(two, "conflicts"), strict=True):
         for group, norms in first["norms"].items():
-            assert norms == pytest.approx(second["norms"][group], rel=1e-3)
-    for file_name in ("model.safetensors", "memory.safetensors"):
-        folders = [sorted((run / "checkpoints").glob("step-*"))[-1] for run in (one, two)]
-        expected, found = (load_file(folder / file_name) for folder in folders)
-        assert expected.keys() == found.keys()
-        for name, tensor in expected.items():
-            assert torch.allclose(tensor, found[name], atol=5e-5), name
+            assert norms == pytest.approx(second["norms"][group], rel=1e-4)
+    for name in ("model.safetensors", "memory.safetensors", "optimizer.safetensors"):
+        check_tensors(one, two, name)

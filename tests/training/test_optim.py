@@ -22,6 +22,8 @@ from manyheads.registry import find
 from manyheads.tasks.resolve import load_recipe
 from manyheads.training.optim import build_optimizer, clip_gradients, parameter_groups, rate_factor, set_rates
 
+pytestmark = pytest.mark.numeric
+
 
 def test_rate_rises_then_falls_linearly_and_is_never_zero_in_use() -> None:
     found = [rate_factor(step, steps=10, warmup=0.3) for step in range(10)]

@@ -46,6 +46,7 @@ def test_terms_are_said_and_logged(recipe_file: RecipeFile, toy_data: Path) -> N
     assert "regularised by smart 0.45 on mood" in planned.stdout
 
 
+@pytest.mark.numeric
 def test_weight_0_is_exactly_plain_training(toy_recipe: ToyRecipe) -> None:
     nothing = [{"name": name, "weight": 0} for name in ("smart", "bregman", "l1", "l2")]
     plain = train(load_recipe(toy_recipe(name="plain")), quiet=True)
@@ -64,6 +65,7 @@ def test_phases_have_their_own_or_go_on(toy_recipe: ToyRecipe) -> None:
     assert steps[starts[3]]["regularise"]["bregman"] > 1e-4, "the slow model is still that of the first phase"
 
 
+@pytest.mark.numeric
 def test_penalties_shrink_weights(toy_recipe: ToyRecipe) -> None:
     training = {"epochs": 4, "batch_size": 8, "learning_rate": 1e-3, "weight_decay": 0.0}
     sizes = {}

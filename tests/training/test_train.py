@@ -56,6 +56,7 @@ def test_run_folder_holds_what_it_should(toy_recipe: ToyRecipe) -> None:
     }  # 27 rows make 4 batches, and are passed over again
 
 
+@pytest.mark.numeric
 def test_training_learns(toy_recipe: ToyRecipe) -> None:
     recipe = toy_recipe()
     recipe["evaluate"] = {"before": True}
@@ -67,6 +68,7 @@ def test_training_learns(toy_recipe: ToyRecipe) -> None:
     assert "before" in json.loads((run.folder / "metrics.json").read_text())
 
 
+@pytest.mark.numeric
 def test_same_recipe_same_numbers_and_another_seed_others(toy_recipe: ToyRecipe) -> None:
     runs = [run_recipe(toy_recipe(name=name), seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))]
     a, b, c = (weights_of(run.folder / "best") for run in runs)
@@ -75,12 +77,14 @@ def test_same_recipe_same_numbers_and_another_seed_others(toy_recipe: ToyRecipe)
     assert [one["loss"] for one in log_of(runs[0], "step")] == [one["loss"] for one in log_of(runs[1], "step")]
 
 
+@pytest.mark.numeric
 def test_evaluation_does_not_change_training(toy_recipe: ToyRecipe) -> None:
     plain = run_recipe(toy_recipe(name="plain"))
     busy = run_recipe(toy_recipe(name="busy", evaluate={"before": True, "max_examples": 2}))
     assert [one["loss"] for one in log_of(plain, "step")] == [one["loss"] for one in log_of(busy, "step")]
 
 
+@pytest.mark.numeric
 def test_best_opens_with_transformers_and_gives_the_same_states(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe())
     theirs = AutoModel.from_pretrained(run.folder / "best").eval()
@@ -91,6 +95,7 @@ def test_best_opens_with_transformers_and_gives_the_same_states(toy_recipe: ToyR
         assert torch.allclose(run.model.encoder(tokens), expected.last_hidden_state[0], atol=1e-5)
 
 
+@pytest.mark.numeric
 def test_reloaded_run_evaluates_to_the_same_metrics(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe())
     again = Run(run.folder)
@@ -98,6 +103,7 @@ def test_reloaded_run_evaluates_to_the_same_metrics(toy_recipe: ToyRecipe) -> No
     assert again.metrics == run.metrics
 
 
+@pytest.mark.numeric
 def test_predictions_do_not_depend_on_what_else_is_asked(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe())
     texts = ["the film was dull", "a very good meal in an old hotel", "great"]
@@ -174,9 +180,10 @@ def test_init_takes_encoder_and_heads_of_the_same_name(
         train(load_recipe({**recipe, "name": "fourth", "init": "nowhere"}), quiet=True)
 
 
+@pytest.mark.numeric
 def test_patience_stops_early_and_a_resumed_run_stays_stopped(toy_recipe: ToyRecipe) -> None:
     recipe = toy_recipe()
-    recipe["training"] |= {"epochs": 30, "patience": 2, "learning_rate": 1e-12}
+    recipe["training"] |= {"epochs": 30, "patience": 2, "learning_rate": 1e-30}  # no bit moves
     run = run_recipe(recipe)
     assert run.metrics["steps"] == 15, "one evaluation that counts, two without anything better"
     (run.folder / "metrics.json").unlink()
@@ -191,19 +198,23 @@ def test_accumulated_batches_make_fewer_steps(toy_recipe: ToyRecipe) -> None:
     assert run.metrics["examples_seen"] == {"mood": 72, "near": 70}
 
 
+@pytest.mark.numeric
 def test_passes_of_few_tokens_train_alike(toy_recipe: ToyRecipe) -> None:
+    """To the rounding of sums that are cut elsewhere. With ε = 1 AdamW moves weights smoothly with the gradient; with
+    its usual ε rounding alone decides where a weight goes whose gradient is 0. Exactly: combine/test_backward.py."""
     encoder = {"name": toy_recipe()["encoder"], "dropout": 0, "attention_dropout": 0}
     runs = []
     for name, tokens in (("whole", 10_000), ("pieces", 30)):
         recipe = toy_recipe(name=name, encoder=encoder)
         for task in recipe["tasks"].values():
             task["head"] = {"name": "linear", "dropout": 0.0}
-        recipe["training"]["tokens_per_pass"] = tokens
+        recipe["training"] |= {"tokens_per_pass": tokens, "epsilon": 1.0, "learning_rate": 0.1}
         runs.append([one["loss"]["near"] for one in log_of(run_recipe(recipe), "step")])
-    assert runs[0] == pytest.approx(runs[1], rel=1e-4)
+    assert runs[0] == pytest.approx(runs[1], rel=1e-5)
     assert runs[0] != runs[1], "the passes were really cut"
 
 
+@pytest.mark.numeric
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(
     toy_recipe: ToyRecipe, toy_data: Path
 ) -> None:
@@ -244,6 +255,7 @@ def test_skipped_rows_and_cut_inputs_are_said_at_the_start_and_at_the_end(
     assert any("1 bad row" in note for note in log_of(run, "start")[0]["notes"])
 
 
+@pytest.mark.numeric
 def test_resolved_recipe_says_what_was_inferred_and_trains_again(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe())
     mood, near = run.recipe.tasks["mood"], run.recipe.tasks["near"]
@@ -255,6 +267,7 @@ def test_resolved_recipe_says_what_was_inferred_and_trains_again(toy_recipe: Toy
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
+@pytest.mark.numeric
 def test_a_transformers_encoder_trains_and_reloads(toy_recipe: ToyRecipe, tmp_path: Path, toy_encoder: Path) -> None:
     import shutil
 
@@ -268,6 +281,7 @@ def test_a_transformers_encoder_trains_and_reloads(toy_recipe: ToyRecipe, tmp_pa
     assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]
 
 
+@pytest.mark.numeric
 def test_bf16_trains(toy_recipe: ToyRecipe) -> None:
     recipe = toy_recipe()
     recipe["training"]["precision"] = "bf16"
@@ -282,6 +296,7 @@ def test_a_task_may_have_any_name(toy_recipe: ToyRecipe, name: str) -> None:
     assert run.predict(None, ["a film"])[0]["prediction"] in list("0123")
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize(("scale", "offset", "unit"), [("raw", 0, 1), ("unit", 0, 5), ("standard", None, None)])
 def test_scales_of_a_regression(toy_recipe: ToyRecipe, scale: str, offset: float | None, unit: float | None) -> None:
     """The loss sees (label − offset) / unit; predictions come back in label units whatever the scale."""
@@ -320,6 +335,7 @@ def test_init_refuses_a_head_with_other_classes(toy_recipe: ToyRecipe) -> None:
         run_recipe(recipe)
 
 
+@pytest.mark.numeric
 def test_a_run_resumes_without_the_run_it_started_from(toy_recipe: ToyRecipe, toy_data: Path) -> None:
     first = run_recipe(toy_recipe(name="first"))
     second = run_recipe(toy_recipe(name="second", init=str(first.folder)))
@@ -382,6 +398,7 @@ def test_a_part_that_does_not_fit_the_encoder_is_refused(toy_recipe: ToyRecipe) 
         run_recipe(toy_recipe(encoder=encoder, tasks=tasks))
 
 
+@pytest.mark.numeric
 def test_shared_pooler_trains_and_is_saved_with_the_encoder(toy_recipe: ToyRecipe) -> None:
     tasks = {name: {**task, "pooling": "shared-pooler"} for name, task in toy_recipe()["tasks"].items()}
     run = run_recipe(toy_recipe(tasks=tasks))

@@ -15,6 +15,7 @@ from torchjd.linalg import QuadprogProjector
 from manyheads.parts.aggregators import Aggregator
 from manyheads.registry import Part, find, parts
 
+pytestmark = pytest.mark.numeric
 TASKS = ["a", "b", "c"]
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 

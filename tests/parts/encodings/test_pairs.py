@@ -11,6 +11,7 @@ import torch
 from manyheads.registry import find
 from manyheads.tokens.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.numeric
 # two pairs: u = (3, 4), v = (4, −3) are orthogonal; u = (1, 2), v = (2, 4) are parallel
 POOLED = torch.tensor([[3.0, 4.0], [4.0, -3.0], [1.0, 2.0], [2.0, 4.0]], dtype=torch.float64)
 EXPECTED = {

@@ -94,7 +94,11 @@ def test_multi_label_cells_lists_and_columns_are_read_alike(tmp_path: Path) -> N
         assert (data.task.kind.name, data.task.labels.names) == ("multi-label", ("dog", "film", "tea"))
         assert data.train.labels is not None
         assert data.train.labels.tolist() == expected
-        assert (data.task.counts, data.task.train_examples, data.task.loss.name) == ((2, 2, 2), 5, "binary-cross-entropy")
+        assert (data.task.counts, data.task.train_examples, data.task.loss.name) == (
+            (2, 2, 2),
+            5,
+            "binary-cross-entropy",
+        )
 
 
 @pytest.mark.parametrize(

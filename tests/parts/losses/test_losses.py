@@ -21,6 +21,7 @@ from manyheads.parts.losses import (
 )
 from manyheads.registry import find
 
+pytestmark = pytest.mark.numeric
 THREE, PAIRS, SCORES = a_task(labels=CLASSES), a_task(labels=TWO), a_task(labels=NUMBERS)
 
 

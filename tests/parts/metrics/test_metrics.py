@@ -18,6 +18,8 @@ from manyheads.parts.metrics import better, default_metrics, metric, overall, pr
 from manyheads.registry import Part, find, parts
 from manyheads.tasks.task import Task
 
+pytestmark = pytest.mark.numeric
+
 
 def a_task(kind: str, classes: int = 0, *metrics: str | PartConfig, bounds: tuple[float, float] | None = None) -> Task:
     """A task with classes a, b, c, …"""
@@ -179,7 +181,9 @@ def some_labels(task: Task) -> np.ndarray:
 def perfect(task: Task) -> np.ndarray:
     labels = some_labels(task)
     return (
-        np.eye(len(task.labels.names))[labels] if task.kind.name in ("classification", "ordinal") else labels.astype(float)
+        np.eye(len(task.labels.names))[labels]
+        if task.kind.name in ("classification", "ordinal")
+        else labels.astype(float)
     )
 
 
@@ -245,7 +249,10 @@ def test_refusals_say_why() -> None:
     assert why_incompatible("auc", ORDINAL) == "'auc' needs two classes, this task has 5; use 'macro-f1'."
     assert why_incompatible("pearson", CLASSES) == "'pearson' needs numbers, this task is a classification."
     assert why_incompatible("accuracy", NUMBERS) == "'accuracy' needs one class per example, this task is a regression."
-    assert why_incompatible("kappa", MULTI) == "'kappa' needs one class per example, this task is a multi-label classification."
+    assert (
+        why_incompatible("kappa", MULTI)
+        == "'kappa' needs one class per example, this task is a multi-label classification."
+    )
     assert why_incompatible("macro-f1", NUMBERS) == "'macro-f1' needs classes, this task is a regression."
     assert (
         why_incompatible("exact-match", ORDINAL)

@@ -10,6 +10,7 @@ import torch
 from building import NUMBERS, TWO, a_task
 from manyheads.registry import find
 
+pytestmark = pytest.mark.numeric
 TASK = a_task(labels=NUMBERS, offset=1.0, unit=2.0)
 
 

@@ -21,6 +21,8 @@ from manyheads.training.gradients.backward import Backward, Step
 from manyheads.training.gradients.combination import Combination
 from three_tasks import NAMES, ROUND, Rows, setting
 
+pytestmark = pytest.mark.numeric
+
 
 def build(name: str, **options: Any) -> Regulariser:
     one: Regulariser = find("regularisers", name).factory(NAMES, **options)

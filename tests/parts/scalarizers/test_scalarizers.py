@@ -12,6 +12,7 @@ from torchjd import scalarization
 from manyheads.parts.scalarizers import Scalarizer
 from manyheads.registry import Part, find, parts
 
+pytestmark = pytest.mark.numeric
 TASKS = ["a", "b", "c"]
 LOSSES = {"a": 1.7, "b": 0.4, "c": 0.9}
 

@@ -21,6 +21,8 @@ from manyheads.tokens.tokenizer import Tokenizer
 from manyheads.training.gradients.backward import Backward, NonFiniteLoss, split_passes
 from manyheads.training.gradients.combination import Combination
 
+pytestmark = pytest.mark.numeric
+
 
 @pytest.fixture
 def setting(toy_recipe: Callable[..., dict[str, Any]]) -> tuple[ManyHeads, dict[str, TaskTokens]]:

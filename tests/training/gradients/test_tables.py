@@ -15,6 +15,8 @@ from manyheads.training.gradients.tables import Rows, WholeTables
 from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import assemble
 
+pytestmark = pytest.mark.numeric
+
 
 def test_rows_of_the_step_before_are_zero_again() -> None:
     parameter, tables = torch.nn.Parameter(torch.ones(5, 2)), WholeTables()

@@ -24,6 +24,8 @@ from manyheads.training.gradients.tables import Rows as TouchedRows
 from manyheads.training.gradients.task_gradients import TaskGradients, layer_group, shared_parameters
 from three_tasks import NAMES, ROUND, setting
 
+pytestmark = pytest.mark.numeric
+
 
 def combination(gradients: str | None = "pcgrad", losses: str = "sum", **more: Any) -> Combination:
     aggregator = find("aggregators", gradients).factory(NAMES, **more.pop("options", {})) if gradients else None
