@@ -179,13 +179,13 @@ def test_of_two_studies_at_once_one_trains_and_the_other_waits(study: Path, toy_
 
 def test_a_finished_run_is_not_started_whoever_finished_it(study: Path, toy_data: Path) -> None:
     """Between looking for its result and getting its lock another study may have finished it."""
-    from manyheads.studies.runner import _start
+    from manyheads.studies.runner import start_run
     from manyheads.studies.study import open_study
 
     assert run(study, toy_data / "studies", "--only", "plain").returncode == 0
     opened = open_study(str(study), None, toy_data / "studies", {})
     identity, planned = opened.runs[0]
-    assert _start(opened.location, identity, planned, 1) is None
+    assert start_run(opened.folder, identity, planned, 1) is None
 
 
 def test_rows_that_are_the_same_runs_are_not_compared(study: Path, toy_data: Path) -> None:
@@ -246,7 +246,7 @@ def test_single_task_baselines_make_a_transfer_matrix(study: Path, toy_data: Pat
     result = run(write(toy_data, content), toy_data / "studies")
     assert result.returncode == 0, result.stderr
     for equal in ("examples", "steps"):
-        start = result.stdout.index(f"Transfer at equal {equal}: what company changes")
+        start = result.stdout.index(f"Transfer at equal {equal}: what joint training changes")
         lines = [line for line in result.stdout[start:].splitlines() if line.startswith(("mood ", "near "))][:2]
         assert len(lines) == 2
         assert all(line.split()[1].startswith((".", "−", "1")) for line in lines), lines

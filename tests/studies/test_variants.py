@@ -11,10 +11,10 @@ import yaml
 
 from manyheads.config.load import load_recipe
 from manyheads.errors import UserError
-from manyheads.studies.config import load_study
 from manyheads.studies.cost import describe_cost
+from manyheads.studies.folder import StudyFolder
 from manyheads.studies.identity import run_identity
-from manyheads.studies.runner import Place
+from manyheads.studies.load import load_study
 from manyheads.studies.study import OpenStudy
 
 BASE = "scales/smoke"
@@ -23,7 +23,7 @@ BASE = "scales/smoke"
 def opened(folder: Path, scale: str | None = None, more: dict[str, Any] | None = None, /, **content: Any) -> OpenStudy:
     file = folder / "mine.yaml"
     file.write_text(yaml.safe_dump({"base": BASE, **content}, sort_keys=False))
-    return OpenStudy(load_study(file).at(scale), Place(folder / "studies"), more or {})
+    return OpenStudy(load_study(file).at(scale), StudyFolder(folder / "studies"), more or {})
 
 
 def test_rows_and_seeds_in_order(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_rows_and_seeds_in_order(tmp_path: Path) -> None:
 def test_a_grid_is_the_product_of_its_values(tmp_path: Path) -> None:
     grid = {"training.batch_size": [8, 16], "training.learning_rate": [0.1, 0.2, 0.3]}
     study = opened(tmp_path, variants={"size {batch_size}": {"grid": grid}}, seeds=[3])
-    assert [row.name for row in study.rows][:2] == ["size 8 (learning_rate 0.1)", "size 8 (learning_rate 0.2)"]
+    assert [row.name for row in study.variant_rows][:2] == ["size 8 (learning_rate 0.1)", "size 8 (learning_rate 0.2)"]
     found = [(one.recipe.training.batch_size, one.recipe.training.learning_rate, one.seed) for _, one in study.runs]
     assert found == [(8, 0.1, 3), (8, 0.2, 3), (8, 0.3, 3), (16, 0.1, 3), (16, 0.2, 3), (16, 0.3, 3)]
 
@@ -54,7 +54,7 @@ def test_a_row_for_every_layer_and_a_run_for_every_task(tmp_path: Path) -> None:
         },
         seeds=1,
     )
-    assert [row.name for row in study.rows] == ["Layer 1", "Layer 2", "smart"], "the toy has two layers"
+    assert [row.name for row in study.variant_rows] == ["Layer 1", "Layer 2", "smart"], "the toy has two layers"
     runs = {(one.row, one.member): one.recipe for _, one in study.runs}
     assert len(runs) == 9
     assert runs["Layer 2", "qqp"].training.trainable == [2]
@@ -175,7 +175,7 @@ def test_what_is_the_same_run(tmp_path: Path, toy_encoder: Path) -> None:
 def test_faults_are_said(content: dict[str, Any], message: str, tmp_path: Path) -> None:
     def open_all() -> None:
         study = opened(tmp_path, **content)
-        _ = study.shared
+        _ = study.reference
         study.check()
 
     with pytest.raises(UserError, match=message):
@@ -183,7 +183,7 @@ def test_faults_are_said(content: dict[str, Any], message: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("content", "more", "place"),
+    ("content", "more", "location"),
     [
         (
             {"variants": {"a": {"grid": {"training.epochs": [1, "x"]}}}},
