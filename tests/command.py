@@ -19,7 +19,7 @@ from typing import Any
 SERVER = """
 import json, os, sys, traceback
 import accelerate, datasets, scipy.stats, sklearn.metrics, torch._dynamo, transformers, transformers.models.bert
-import manyheads.cli.commands, manyheads.cli.demo, manyheads.cli.doctor, manyheads.training.loop
+import manyheads.cli.app, manyheads.cli.demo, manyheads.cli.doctor, manyheads.training.loop
 for line in sys.stdin:
     job = json.loads(line)
     child = os.fork()

@@ -10,7 +10,7 @@ import pytest
 
 from hostile import HOSTILE
 from manyheads import load_recipe, train
-from manyheads.studies.runner import run_here
+from manyheads.studies.runner import train_in_process
 from manyheads.studies.study import OpenStudy, open_study
 
 
@@ -83,5 +83,5 @@ def finished_study(tmp_path_factory: pytest.TempPathFactory) -> OpenStudy:
     """Paper B's transfer study at its smallest, two seeds."""
     opened = open_study("papers/b2-transfer", "smoke", tmp_path_factory.mktemp("studies"), {}, seeds=[0, 1])
     for identity, planned in opened.runs:
-        run_here(opened.location, identity, planned)
+        train_in_process(opened.folder, identity, planned)
     return opened

@@ -1,5 +1,5 @@
 """`python -m manyheads`."""
 
-from manyheads.cli.commands import main
+from manyheads.cli.app import main
 
 main()

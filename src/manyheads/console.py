@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 SECONDS_BETWEEN_LINES = 15.0
+WIDTH_OF_FILES = 160  # of tables that are not printed to a terminal
 
 
 class Reporter:
@@ -23,15 +25,16 @@ class Reporter:
     def say(self, text: str) -> None:
         self.console.print(text, markup=False)
 
-    def job(self, name: str, total: int, done: int = 0) -> Job:
-        return Job(self.console, name, total, done)
+    def job(self, name: str, total: int, completed: int = 0) -> Job:
+        return Job(self.console, name, total, completed)
 
 
 class Job:
-    """One bounded piece of work with a running status: counts, speed, time left."""
+    """A progress bar with a running status: counts, speed, time left. Where there is no terminal, a line at times."""
 
-    def __init__(self, console: Console, name: str, total: int, done: int) -> None:
-        self.console, self.name, self.total, self.done, self.first = console, name, total, done, done
+    def __init__(self, console: Console, name: str, total: int, completed: int) -> None:
+        self.console, self.name, self.total = console, name, total
+        self.completed, self.completed_before = completed, completed
         self.live: Progress | None = None
         if console.is_terminal:
             columns = (
@@ -41,7 +44,7 @@ class Job:
                 TextColumn("{task.fields[status]}"),
             )
             self.live = Progress(*columns, console=console, transient=True)
-            self.bar = self.live.add_task(name, total=total, completed=done, status="")
+            self.bar = self.live.add_task(name, total=total, completed=completed, status="")
 
     def __enter__(self) -> Job:
         self.began = self.printed = time.monotonic()
@@ -55,26 +58,28 @@ class Job:
         if self.live:
             self.live.stop()
 
-    def update(self, done: int, status: str = "") -> None:
+    def update(self, completed: int, status: str = "") -> None:
         """`status` is what this job knows besides its count, such as losses."""
-        self.done = done
+        self.completed = completed
         status = "  ".join(filter(None, [status, f"{self.time_left()} left"]))
         if self.live:
-            self.live.update(self.bar, completed=done, status=status)
-        elif time.monotonic() - self.printed >= SECONDS_BETWEEN_LINES or done == self.total:
+            self.live.update(self.bar, completed=completed, status=status)
+        elif time.monotonic() - self.printed >= SECONDS_BETWEEN_LINES or completed == self.total:
             self.printed = time.monotonic()
-            self.console.print(f"{self.name} {done:,}/{self.total:,}  {status}", markup=False)
+            self.console.print(f"{self.name} {completed:,}/{self.total:,}  {status}", markup=False)
 
     def time_left(self) -> str:
-        worked = max(1, self.done - self.first)
-        return duration((time.monotonic() - self.began) / worked * (self.total - self.done))
+        completed_here = max(1, self.completed - self.completed_before)
+        return duration((time.monotonic() - self.began) / completed_here * (self.total - self.completed))
 
 
 def duration(seconds: float) -> str:
     """0:42, 12:05, 3:00:00."""
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    if hours:
+        return f"{hours}:{minutes:02d}:{seconds_left:02d}"
+    return f"{minutes}:{seconds_left:02d}"
 
 
 # --- what commands print ----------------------------------------------------------------------------------------
@@ -84,53 +89,60 @@ def print_json(content: Any) -> None:
     print(json.dumps(content, indent=2, ensure_ascii=False))
 
 
-def print_table(rows: list[dict[str, Any]], as_json: bool) -> None:
+def print_table(lines: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    """A line per mapping; the keys of the first are the titles."""
     if as_json:
-        print_json(rows)
+        print_json(lines)
         return
-    from rich.console import Console
     from rich.table import Table
 
-    table = Table(*(rows[0] if rows else ()), box=None, padding=(0, 3, 0, 0), header_style="bold")
-    for row in rows:
-        table.add_row(*(_shown(value) for value in row.values()))
+    titles: list[str] = []
+    if lines:
+        titles = list(lines[0])
+    table = Table(*titles, box=None, padding=(0, 3, 0, 0), header_style="bold")
+    for line in lines:
+        table.add_row(*map(_format_value, line.values()))
     console = Console(markup=False)
     if not console.is_terminal:
-        console = Console(markup=False, width=160)
+        console = Console(markup=False, width=WIDTH_OF_FILES)
     console.print(table)
 
 
 def print_metrics(metrics: dict[str, Any], as_json: bool) -> None:
-    """A row per task and metric; beside it the same model before training, where that was measured."""
+    """A line per task and metric; beside it the same model before training, where that was measured."""
     if os.environ.get("RANK", "0") != "0":
-        return  # of several processes the first one speaks
+        return  # of several processes the first prints
     if as_json:
         print_json(metrics)
         return
     dev, before = metrics["dev"], metrics.get("before")
-    rows = []
+    lines: list[dict[str, Any]] = []
     for task, scores in dev["metrics"].items():
         for metric, value in scores.items():
-            row = {"task": task, "metric": metric}
+            line = {"task": task, "metric": metric}
             if before:
-                row["before training"] = before["metrics"][task][metric]
-            rows.append({**row, "dev": value, "examples": dev["examples"][task]})
-    row = {"task": "overall", "metric": ""}
+                line["before training"] = before["metrics"][task][metric]
+            lines.append({**line, "dev": value, "examples": dev["examples"][task]})
+    line = {"task": "overall", "metric": ""}
     if before:
-        row["before training"] = before["overall"]
-    rows.append({**row, "dev": dev["overall"], "examples": ""})
-    print_table(rows, False)
+        line["before training"] = before["overall"]
+    lines.append({**line, "dev": dev["overall"], "examples": ""})
+    print_table(lines, False)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "undefined"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return str(value)
 
 
-def format_prediction(prediction: dict[str, Any]) -> str:
+def format_prediction(described: dict[str, Any]) -> str:
     """'yes\t0.912', 'comedy, drama' or '3.250'."""
-    prediction = prediction["prediction"]
+    prediction = described["prediction"]
     if isinstance(prediction, list):
         return ", ".join(prediction) or "none"
-    return f"{prediction}\t{prediction['probability']:.3f}" if "probability" in prediction else f"{prediction:.3f}"
+    if "probability" in described:
+        return f"{prediction}\t{described['probability']:.3f}"
+    return f"{prediction:.3f}"

@@ -10,7 +10,8 @@ import pytest
 
 from command import check_refused, manyheads
 from manyheads import load_recipe
-from manyheads.checks.checks import Finding, check_data
+from manyheads.checks.check import check_data
+from manyheads.checks.findings import Finding
 
 MOODS = ["bad", "good"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from command import manyheads
+from command import check_refused, manyheads
 from manyheads.registry import parts
 from manyheads.storage.files import cache_folder
 
@@ -104,9 +104,30 @@ def test_predict_pairs_and_json(trained: Path) -> None:
     stdin = manyheads("predict", trained, "-t", "two", stdin="a\tb\n")
     assert float(stdin.stdout) == pytest.approx(found[0]["prediction"], abs=1e-3)
     assert manyheads("predict", trained, "-t", "two", stdin="a\n").returncode == 2
-    assert manyheads("predict", trained, "-t", "two", "--text", "a").returncode == 2
+    check_refused(manyheads("predict", trained, "-t", "two", "--text", "a"), "takes pairs", "[odd-texts]")
     probabilities = json.loads(manyheads("predict", trained, "-t", "one", "--text", "a", "--json").stdout)[0]
     assert sum(probabilities["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_options_that_exclude_each_other(trained: Path, tmp_path: Path) -> None:
+    for words in (("--text", "a", tmp_path / "a.csv"), ("--all", "--task", "one")):
+        check_refused(manyheads("predict", trained, *words), "not both", "[conflicting-options]")
+    check_refused(manyheads("report", trained, "--scale", "small"), "a run has none", "[conflicting-options]")
+    check_refused(manyheads("report", trained, "seed=3"), "only studies take settings", "[conflicting-options]")
+    check_refused(manyheads("report", "papers/e1"), "Did you mean 'papers/e1-encodings'", "[unknown-subject]")
+
+
+def test_predict_for_every_task(trained: Path) -> None:
+    """One column per task that takes such texts: single texts here."""
+    header, line = manyheads("predict", trained, "--all", "--text", "a good film").stdout.splitlines()
+    assert header == "id\tone"
+    number, prediction = line.split("\t")
+    assert number == "0"
+    label, probability = prediction.split(" ")
+    assert label in ("yes", "no")
+    assert 0.5 <= float(probability) <= 1
+    pairs = json.loads(manyheads("predict", trained, "--all", "--json", stdin="a\tb\nc\td\n").stdout)
+    assert [(pair["id"], list(pair)) for pair in pairs] == [("0", ["id", "two"]), ("1", ["id", "two"])]
 
 
 def test_parts_lists_every_registered_part() -> None:

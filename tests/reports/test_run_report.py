@@ -239,7 +239,7 @@ def test_seeds_beside_a_run_join_in_doubting_labels(toy_recipe: Callable[..., di
     facts = RunFacts(folders[0])
     found = facts.same_but_for_the_seed("mood")
     assert len(found) == 2
-    assert np.array_equal(found[1], RunFacts(folders[1]).tensors["mood.answers"])
+    assert np.array_equal(found[1], RunFacts(folders[1]).tensors["mood.predictions"])
 
 
 def test_a_run_killed_while_it_finishes(smoke_run: Path, tmp_path: Path) -> None:

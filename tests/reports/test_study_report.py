@@ -11,14 +11,14 @@ from command import check_refused, manyheads
 from manyheads.reports.pages.study import study_report, verdicts
 from manyheads.reports.write import write_study_report
 from manyheads.studies import tables as render
-from manyheads.studies.runner import run_here
+from manyheads.studies.runner import train_in_process
 from manyheads.studies.smoke import open_smoke
 from manyheads.studies.study import OpenStudy
 
 
 def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_path: Path) -> None:
     file = write_study_report(finished_study, figures=tmp_path / "figures", form="png")
-    assert file == finished_study.location.folder / "b2-transfer-smoke.html"
+    assert file == finished_study.folder.path / "b2-transfer-smoke.html"
     text = file.read_text(encoding="utf-8")
     assert finished_study.study.question in text
     table, (matrix,) = finished_study.tables()
@@ -69,7 +69,7 @@ def test_a_study_that_is_not_finished(tmp_path: Path) -> None:
     opened = open_smoke("papers/e1-encodings", tmp_path)
     words = ["report", "papers/e1-encodings", "--scale", "smoke", "--studies", tmp_path]
     check_refused(manyheads(*words), "no run is finished yet")
-    run_here(opened.location, *opened.runs[0])
+    train_in_process(opened.folder, *opened.runs[0])
     result = manyheads(*words, "--output", tmp_path / "part.html")
     assert result.returncode == 0, result.stderr
     assert "Not finished" in (tmp_path / "part.html").read_text(encoding="utf-8")
@@ -81,6 +81,6 @@ def test_a_study_that_is_not_finished(tmp_path: Path) -> None:
 def test_a_study_of_confusion_matrices(tmp_path: Path) -> None:
     opened = open_smoke("papers/d7-confusion", tmp_path)
     for identity, planned in opened.runs:
-        run_here(opened.location, identity, planned)
+        train_in_process(opened.folder, identity, planned)
     page, _ = study_report(opened)
     assert 'id="confusion-1"' in page

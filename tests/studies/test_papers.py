@@ -8,12 +8,13 @@ import pytest
 from rich.console import Console
 
 from manyheads.console import Reporter
-from manyheads.studies.comparison import OVERALL
-from manyheads.studies.config import SCALES, load_study, shipped_studies
-from manyheads.studies.runner import Place
+from manyheads.studies.columns import OVERALL
+from manyheads.studies.config import SCALES
+from manyheads.studies.folder import StudyFolder
+from manyheads.studies.load import load_study, shipped_studies
 from manyheads.studies.smoke import try_studies
 from manyheads.studies.study import OpenStudy
-from manyheads.studies.variants import rows_of
+from manyheads.studies.variants import make_rows
 
 # every table and ablation that the catalogue of the papers lists
 CATALOGUE = {
@@ -66,8 +67,8 @@ def test_none_is_missing() -> None:
 def test_every_published_figure_has_a_row_and_a_column(name: str) -> None:
     """At the scale of the paper; where rows are one per layer, of an encoder as deep as the paper's."""
     study, smoke = STUDIES[name], STUDIES[name].at("smoke")
-    opened = OpenStudy(smoke, Place(Path("unused")), {})
-    rows = {row.name for row in rows_of(study, opened.base)}  # of all scales together
+    opened = OpenStudy(smoke, StudyFolder(Path("unused")), {})
+    rows = {row.name for row in make_rows(study, opened.base)}  # of all scales together
     if any("layer" in variant.each for variant in study.variants.values()):
         rows = {f"Layer {layer}" for layer in range(1, 13)}
     assert set(study.published) <= rows

@@ -8,7 +8,7 @@ import pytest
 
 from command import manyheads
 from conftest import SHARED_DATA
-from manyheads.studies.config import shipped_studies
+from manyheads.studies.load import shipped_studies
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "results"
 FILES = sorted(FOLDER.glob("*.jsonl.gz"))

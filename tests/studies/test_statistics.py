@@ -11,8 +11,8 @@ from scipy import stats
 from building import NUMBERS, ORDINAL, TWO, a_task
 from manyheads.parts.metrics import score
 from manyheads.studies import bootstrap
-from manyheads.studies.bootstrap import drawn_metric, draws_of
-from manyheads.studies.statistics import DRAWS, Difference, difference, holm, middle, verdicts
+from manyheads.studies.bootstrap import draw_counts, drawn_metric
+from manyheads.studies.statistics import DRAWS, Difference, difference, holm, median_difference, verdicts
 
 
 def test_a_difference_by_hand() -> None:
@@ -42,7 +42,7 @@ def test_one_seed_has_the_variance_of_examples_alone() -> None:
     drawn = np.array([[-0.01, 0.01] * 50]) * math.sqrt(99 / 100)
     found = difference([0.53], [0.5], drawn, np.zeros_like(drawn))
     assert found.half_width == pytest.approx(1.959964 * 0.01, rel=1e-6)
-    assert found.seeds_for(0.001, looks=1, most=100) is None, "one seed does not tell how seeds vary"
+    assert found.seeds_for(0.001, looks=1, limit=100) is None, "one seed does not tell how seeds vary"
 
 
 def test_equal_predictions_are_not_distinguishable() -> None:
@@ -67,17 +67,17 @@ def test_what_can_be_seen_and_what_it_takes() -> None:
     one = Difference(mean=0.0, seeds=3, seed_variance=4e-4, example_variance=0.0)
     assert stats.nct.sf(4.302653, 2, one.detectable() / one.error) == pytest.approx(0.8, abs=1e-4), "the noncentral t"
     assert one.detectable(looks=10) > one.detectable()
-    count = one.seeds_for(0.01, looks=1, most=100)
+    count = one.seeds_for(0.01, looks=1, limit=100)
     assert count is not None
     assert one.detectable(seeds=count) <= 0.01 < one.detectable(seeds=count - 1)
     small_dev = Difference(mean=0.0, seeds=3, seed_variance=4e-4, example_variance=1e-4)  # z·.01 > .01
-    assert small_dev.seeds_for(0.01, looks=1, most=1000) is None, "no number of seeds makes a dev set larger"
+    assert small_dev.seeds_for(0.01, looks=1, limit=1000) is None, "no number of seeds makes a dev set larger"
 
 
 def test_rows_that_vary_differently_have_a_middle() -> None:
     calm, wild = (Difference(0.2, 3, variance, 1e-4, share) for variance, share in ((2e-4, 0.5), (6e-4, 1.0)))
-    assert middle([calm, wild]) == Difference(0.0, 3, pytest.approx(4e-4), pytest.approx(1e-4), 0.75)
-    assert middle([calm, wild, wild]).seed_variance == 6e-4
+    assert median_difference([calm, wild]) == Difference(0.0, 3, pytest.approx(4e-4), pytest.approx(1e-4), 0.75)
+    assert median_difference([calm, wild, wild]).seed_variance == 6e-4
 
 
 def test_more_seeds_also_lessen_what_examples_do_to_one_seed_alone() -> None:
@@ -136,7 +136,7 @@ def test_drawn_metrics_are_the_metrics_of_what_was_drawn() -> None:
     classes, numbers = a_task(labels=ORDINAL), a_task(labels=NUMBERS)
     chances, labels = draw.dirichlet([1, 1, 1], 30), draw.integers(0, 3, 30)
     values, wanted = draw.normal(size=30), draw.normal(size=30)
-    counts = draws_of("some dev", 30)
+    counts = draw_counts("some dev", 30)
     assert counts.shape == (DRAWS, 30)
     assert (counts.sum(axis=1) == 30).all()
     for task, metric, given, truth in (
@@ -148,8 +148,8 @@ def test_drawn_metrics_are_the_metrics_of_what_was_drawn() -> None:
         for number in (0, 7, 31):
             rows = np.repeat(np.arange(30), counts[number].astype(int))
             assert found[number] == pytest.approx(score(task, given[rows], truth[rows])[metric], abs=1e-6)
-    assert np.array_equal(draws_of("some dev", 30), counts)
-    assert not np.array_equal(draws_of("another dev", 30), counts)
+    assert np.array_equal(draw_counts("some dev", 30), counts)
+    assert not np.array_equal(draw_counts("another dev", 30), counts)
 
 
 def test_undefined_draws_are_left_out() -> None:

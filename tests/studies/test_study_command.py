@@ -179,13 +179,13 @@ def test_of_two_studies_at_once_one_trains_and_the_other_waits(study: Path, toy_
 
 def test_a_finished_run_is_not_started_whoever_finished_it(study: Path, toy_data: Path) -> None:
     """Between looking for its result and getting its lock another study may have finished it."""
-    from manyheads.studies.runner import _start
+    from manyheads.studies.runner import start_run
     from manyheads.studies.study import open_study
 
     assert run(study, toy_data / "studies", "--only", "plain").returncode == 0
     opened = open_study(str(study), None, toy_data / "studies", {})
     identity, planned = opened.runs[0]
-    assert _start(opened.location, identity, planned, 1) is None
+    assert start_run(opened.folder, identity, planned, 1) is None
 
 
 def test_rows_that_are_the_same_runs_are_not_compared(study: Path, toy_data: Path) -> None:
@@ -225,9 +225,47 @@ def test_results_count_as_finished_on_another_machine(study: Path, toy_data: Pat
     }
     for content, words in unlike.items():
         file.write_bytes(content)
-        check_refused(manyheads("study", "import", file, "--output", empty), words)
+        check_refused(manyheads("study", "import", file, "--output", empty), words, "[not-an-export]")
     assert not (empty / "results").exists(), "nothing of a file that is not whole"
-    check_refused(manyheads("study", "export", study, "--output", toy_data / "no", "--to", file), "no run is finished")
+    check_refused(manyheads("study", "export", study, "--output", toy_data / "no", "--to", file), "[no-finished-run]")
+
+
+def test_results_of_version_0_1_are_still_read(study: Path, toy_data: Path) -> None:
+    """It called predictions answers, in results, in exports and in a run's dev.safetensors."""
+    from safetensors.numpy import load_file, save_file
+
+    from manyheads.inference.predict import read_dev_predictions
+
+    output, imported, file = toy_data / "studies", toy_data / "imported", toy_data / "out.jsonl.gz"
+    assert run(study, output).returncode == 0
+    expected = csv_table(study, output)
+    for result in (output / "results").glob("[!d]*.json.gz"):
+        record = json.loads(gzip.decompress(result.read_bytes()))
+        assert "answers" not in record
+        record["answers"] = record.pop("predictions")
+        result.write_bytes(gzip.compress(json.dumps(record).encode()))
+    assert csv_table(study, output) == expected
+    assert manyheads("study", "export", study, "--output", output, "--to", file).returncode == 0
+    text = gzip.decompress(file.read_bytes()).decode()
+    assert text.count('"predictions":') >= 4
+    assert '"answers":' not in text, "an export has today's words"
+    old_lines = []
+    for line in text.splitlines():
+        content = json.loads(line)
+        if "run" in content:
+            content["run"]["answers"] = content["run"].pop("predictions")
+        old_lines.append(json.dumps(content))
+    file.write_bytes(gzip.compress("\n".join(old_lines).encode()))
+    assert "4 new runs" in manyheads("study", "import", file, "--output", imported).stdout
+    assert csv_table(study, imported) == expected
+    tensor_file = next((output / "runs").glob("*/dev.safetensors"))
+    tensors = load_file(tensor_file)
+    assert {"mood.predictions", "mood.labels"} < set(tensors)
+    old = {name.replace(".predictions", ".answers"): tensor for name, tensor in tensors.items()}
+    save_file(old, toy_data / "old.safetensors")
+    read = read_dev_predictions(toy_data / "old.safetensors")
+    assert set(read) == set(tensors)
+    assert all((read[name] == tensors[name]).all() for name in tensors)
 
 
 def test_the_first_of_several_seeds_is_not_compared(study: Path, toy_data: Path) -> None:
@@ -251,7 +289,7 @@ def test_single_task_baselines_make_a_transfer_matrix(study: Path, toy_data: Pat
     result = run(write(toy_data, content), toy_data / "studies")
     assert result.returncode == 0, result.stderr
     for equal in ("examples", "steps"):
-        start = result.stdout.index(f"Transfer at equal {equal}: what company changes")
+        start = result.stdout.index(f"Transfer at equal {equal}: what joint training changes")
         lines = [line for line in result.stdout[start:].splitlines() if line.startswith(("mood ", "near "))][:2]
         assert len(lines) == 2
         assert all(line.split()[1].startswith((".", "−", "1")) for line in lines), lines
@@ -300,24 +338,44 @@ def test_a_confusion_matrix_counts_every_dev_example(study: Path, toy_data: Path
 
 
 def test_faults_are_said(study: Path, toy_data: Path) -> None:
-    check_refused(manyheads("study", "run", "nowhere"), "No study 'nowhere'", "papers/e1-encodings")
+    check_refused(manyheads("study", "run", "nowhere"), "No study 'nowhere'", "papers/e1-encodings", "[unknown-study]")
     check_refused(manyheads("study", "run", "papers/e1"), "Did you mean 'papers/e1-encodings'?")
-    check_refused(manyheads("study", "import", toy_data / "no.gz"), "no.gz: no such file; `manyheads study export")
-    check_refused(manyheads("study", "table", study, "--output", toy_data / "no"), "no run is finished yet")
-    check_refused(run(study, toy_data / "no", "--only", "plan"), "no row 'plan'", "Did you mean 'plain'")
-    check_refused(manyheads("study", "table", study, "--format", "word"), "expected terminal, markdown or csv")
-    check_refused(run(study, toy_data / "no", "seed=5"), "command line: seed: a study sets the seed of every run")
+    check_refused(
+        manyheads("study", "import", toy_data / "no.gz"),
+        "no.gz: no such file; `manyheads study export",
+        "[missing-file]",
+    )
+    check_refused(
+        manyheads("study", "table", study, "--output", toy_data / "no"), "no run is finished yet", "[no-finished-run]"
+    )
+    check_refused(
+        run(study, toy_data / "no", "--only", "plan"), "no row 'plan'", "Did you mean 'plain'", "[unknown-row]"
+    )
+    check_refused(
+        manyheads("study", "table", study, "--format", "word"), "expected terminal, markdown or csv", "[unknown-format]"
+    )
+    check_refused(run(study, toy_data / "no", "seed=5"), "command line: seed: a study sets the seed", "[seed-is-set]")
     numbers = write(toy_data, {**STUDY, "layout": "confusion", "metrics": ["near"], "seeds": 1})
-    check_refused(run(numbers, toy_data / "no"), "task 'near' has no classes")
+    check_refused(run(numbers, toy_data / "no"), "task 'near' has no classes", "[no-classes]")
     unmeasured = write(toy_data, {**STUDY, "metrics": ["near.accuracy"], "seeds": 1})
-    check_refused(run(unmeasured, toy_data / "no"), "task 'near' is not measured by 'accuracy'", "pearson")
+    check_refused(
+        run(unmeasured, toy_data / "no"), "task 'near' is not measured by 'accuracy'", "pearson", "[unknown-metric]"
+    )
     counts = {"plain": [[1, 2, 3]] * 3}
     wrong = {"layout": "confusion", "metrics": ["mood"], "published": counts, "seeds": 1}
-    check_refused(run(write(toy_data, {**STUDY, **wrong}), toy_data / "no"), "published.plain: expected 4 rows of 4")
+    check_refused(
+        run(write(toy_data, {**STUDY, **wrong}), toy_data / "no"),
+        "published.plain: expected 4 rows of 4",
+        "[published-figures]",
+    )
     assert not (toy_data / "no" / "runs").exists(), "nothing was trained for tables that cannot be made"
     broken = {"training.learning_rate": 1e9, "training.max_grad_norm": None, "encoder.dropout": 0.0}
     failing = write(toy_data, {**STUDY, "variants": {"broken": broken}, "seeds": 1})
-    check_refused(run(failing, toy_data / "no"), "no run could be finished; `manyheads study status` says why")
+    check_refused(
+        run(failing, toy_data / "no"),
+        "no run could be finished; `manyheads study status` says why",
+        "[no-finished-run]",
+    )
     write(toy_data, STUDY)
     (toy_data / "mood.csv").unlink()
     check_refused(run(study, toy_data / "no"), "no file 'mood.csv'")

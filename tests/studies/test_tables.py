@@ -6,8 +6,9 @@ import pytest
 
 from manyheads.studies.comparison import Cell, StudyTable, TableRow
 from manyheads.studies.config import Study
+from manyheads.studies.footer import TASK_CHECKPOINTS, detectable, footer
 from manyheads.studies.statistics import Difference
-from manyheads.studies.tables import EACH_ITS_OWN, footer, number, reach
+from manyheads.studies.tables import number
 
 
 def cell(seed_variance: float, example_variance: float) -> Cell:
@@ -19,12 +20,12 @@ def cell(seed_variance: float, example_variance: float) -> Cell:
 def test_what_would_be_found_and_how_many_seeds_it_takes() -> None:
     calm, wild = cell(1e-6, 1e-8), cell(3e-6, 1e-8)  # their middle: 2e-6
     hopeless = cell(1e-6, 1e-2)  # the dev set is too small for .01
-    size, seeds = reach({"sst": [calm, wild], "sts": [hopeless]}, {"sst": 1.0, "sts": 2.0}, looks=3)
+    size, seeds = detectable({"sst": [calm, wild], "sts": [hopeless]}, {"sst": 1.0, "sts": 2.0}, looks=3)
     middle, small = Difference(0.0, 3, 2e-6, 1e-8), Difference(0.0, 3, 1e-6, 1e-2)
     assert size.endswith(f": sst {number(middle.detectable(3))}, sts {number(small.detectable(3))}.")
     assert seeds.endswith(f": sst {middle.seeds_for(0.01, 3, 100)}; more than 100 for sts.")
-    assert reach({"sts": [hopeless]}, {"sts": 0.2}, looks=3)[0].endswith(": sts none that there can be.")
-    assert reach({"sst": [Cell({0: 0.5})]}, {"sst": 1.0}, looks=1) == []
+    assert detectable({"sts": [hopeless]}, {"sts": 0.2}, looks=3)[0].endswith(": sts none that there can be.")
+    assert detectable({"sst": [Cell({0: 0.5})]}, {"sst": 1.0}, looks=1) == []
 
 
 @pytest.mark.parametrize(("kinds", "said"), [(["task", ""], True), (["task", "task"], False), (["", ""], False)])
@@ -33,4 +34,4 @@ def test_a_table_says_where_rows_choose_their_checkpoints_differently(kinds: lis
     study = Study.model_validate({"base": "recipe.yaml", "variants": variants})
     rows = [TableRow(name, {"sst": cell(1e-6, 1e-8)}, 1, 1, 1, 1) for name in variants]
     table = StudyTable(study, {"sst": "sst"}, {"sst": 1.0}, "row 0", rows, {}, looks=1)
-    assert (EACH_ITS_OWN in footer(table)) == said
+    assert (TASK_CHECKPOINTS in footer(table)) == said

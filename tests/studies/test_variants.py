@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from manyheads.errors import UserError
-from manyheads.studies.config import load_study
 from manyheads.studies.cost import describe_cost
+from manyheads.studies.folder import StudyFolder
 from manyheads.studies.identity import run_identity
-from manyheads.studies.runner import Place
+from manyheads.studies.load import load_study
 from manyheads.studies.study import OpenStudy
 from manyheads.tasks.resolve import load_recipe
 
@@ -23,7 +23,7 @@ BASE = "scales/smoke"
 def opened(folder: Path, scale: str | None = None, more: dict[str, Any] | None = None, /, **content: Any) -> OpenStudy:
     file = folder / "mine.yaml"
     file.write_text(yaml.safe_dump({"base": BASE, **content}, sort_keys=False))
-    return OpenStudy(load_study(file).at(scale), Place(folder / "studies"), more or {})
+    return OpenStudy(load_study(file).at(scale), StudyFolder(folder / "studies"), more or {})
 
 
 def test_rows_and_seeds_in_order(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_rows_and_seeds_in_order(tmp_path: Path) -> None:
 def test_a_grid_is_the_product_of_its_values(tmp_path: Path) -> None:
     grid = {"training.batch_size": [8, 16], "training.learning_rate": [0.1, 0.2, 0.3]}
     study = opened(tmp_path, variants={"size {batch_size}": {"grid": grid}}, seeds=[3])
-    assert [row.name for row in study.rows][:2] == ["size 8 (learning_rate 0.1)", "size 8 (learning_rate 0.2)"]
+    assert [row.name for row in study.variant_rows][:2] == ["size 8 (learning_rate 0.1)", "size 8 (learning_rate 0.2)"]
     found = [(one.recipe.training.batch_size, one.recipe.training.learning_rate, one.seed) for _, one in study.runs]
     assert found == [(8, 0.1, 3), (8, 0.2, 3), (8, 0.3, 3), (16, 0.1, 3), (16, 0.2, 3), (16, 0.3, 3)]
 
@@ -54,7 +54,7 @@ def test_a_row_for_every_layer_and_a_run_for_every_task(tmp_path: Path) -> None:
         },
         seeds=1,
     )
-    assert [row.name for row in study.rows] == ["Layer 1", "Layer 2", "smart"], "the toy has two layers"
+    assert [row.name for row in study.variant_rows] == ["Layer 1", "Layer 2", "smart"], "the toy has two layers"
     runs = {(one.row, one.member): one.recipe for _, one in study.runs}
     assert len(runs) == 9
     assert runs["Layer 2", "qqp"].training.trainable == [2]
@@ -77,8 +77,9 @@ def test_scales_change_base_seeds_and_settings(tmp_path: Path) -> None:
     assert smoke.study.name == "mine-smoke"
     assert [(one.row, one.seed) for _, one in opened(tmp_path, "tiny", **content).runs] == [("a", 5), ("b", 5)]
     assert opened(tmp_path, None, **content).study.base == "scales/small"
-    with pytest.raises(UserError, match=r"no scale 'tny'\. Did you mean 'tiny'"):
+    with pytest.raises(UserError, match=r"no scale 'tny'\. Did you mean 'tiny'") as refused:
         opened(tmp_path, "tny", **content)
+    assert refused.value.code == "unknown-scale"
 
 
 def test_one_variant_does_not_change_the_next(tmp_path: Path) -> None:
@@ -126,64 +127,111 @@ def test_what_is_the_same_run(tmp_path: Path, toy_encoder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "message", "code"),
     [
-        ({"variants": {}}, "variants"),
-        ({"variants": {"a": {"training.epochs": 0}}}, r"(?s)mine\.yaml:\d+: variants\.a: .*training\.epochs"),
-        ({"variants": {"a": {"nonsense": 1}}}, "nonsense: unknown key"),
-        ({"variants": {"a": {}}, "sed": 3}, "sed: unknown key. Did you mean 'seeds'"),
-        ({"variants": {"a": "epochs"}}, "expected settings by dotted key"),
-        ({"variants": {"a": {}}, "seeds": 0}, "seeds: expected a number of seeds"),
-        ({"variants": {"a": {}}, "seeds": "three"}, "seeds: expected a number of seeds"),
-        ({"variants": {"a": {}}, "seeds": []}, "seeds: expected a number of seeds"),
-        ({"variants": {"a": {}}, "scales": {"x": {"seeds": [1, 1]}}}, "scales.x.seeds: expected a number of seeds"),
-        ({"variants": {"a": {}}, "scales": {"x": {"leave_out": ["b"]}}}, "leave_out: no variant 'b'"),
-        ({"variants": {"a": {}}, "scales": {"x": {"leave_out": ["a"]}}}, "nothing is left to compare"),
-        ({"variants": {"a": {"seed": 5}}}, "variants.a: a study sets the seed"),
-        ({"variants": {"a": {"grid": {"training.epochs": []}}}}, "grid.training.epochs"),
-        ({"variants": {"a": {}}, "metrics": ["sst", "sst"]}, "'sst' is named twice"),
-        ({"variants": {"a": {}}, "metrics": ["sts", "st"]}, "metrics: no task 'st'. Did you mean"),
-        ({"variants": {"a": {}}, "metrics": ["sst.acuracy"]}, "metrics: .*Did you mean 'accuracy'"),
-        ({"variants": {"a": {}}, "metrics": ["overall"], "layout": "confusion"}, "is of one task"),
-        ({"variants": {"a": {}}, "published": {"b": {"sst": 0.5}}}, "published.b: no row 'b'"),
-        ({"variants": {"a": {}}, "published": {"a": {"sat": 0.5}}}, "published.a.sat: no column 'sat'"),
-        ({"variants": {"a": {}}, "base": "nowhere.yaml"}, "No recipe 'nowhere.yaml'"),
-        ({"variants": {"a": {}}, "to": "b"}, "no row 'b'"),
-        ({"variants": {"a": {"each": "task"}}, "baselines": "single-task"}, "is not one run"),
-        ({"variants": {"a": {}, "sst alone": {}}, "baselines": "single-task"}, "two rows are called 'sst alone'"),
+        ({"variants": {}}, "variants", None),
+        (
+            {"variants": {"a": {"training.epochs": 0}}},
+            r"(?s)mine\.yaml:\d+: variants\.a: .*training\.epochs",
+            None,
+        ),
+        ({"variants": {"a": {"nonsense": 1}}}, "nonsense: unknown key", None),
+        ({"variants": {"a": {}}, "sed": 3}, "sed: unknown key. Did you mean 'seeds'", None),
+        ({"variants": {"a": "epochs"}}, "expected settings by dotted key", None),
+        ({"variants": {"a": {}}, "seeds": 0}, "seeds: expected a number of seeds", None),
+        ({"variants": {"a": {}}, "seeds": "three"}, "seeds: expected a number of seeds", None),
+        ({"variants": {"a": {}}, "seeds": []}, "seeds: expected a number of seeds", None),
+        (
+            {"variants": {"a": {}}, "scales": {"x": {"seeds": [1, 1]}}},
+            "scales.x.seeds: expected a number of seeds",
+            None,
+        ),
+        (
+            {"variants": {"a": {}}, "scales": {"x": {"leave_out": ["b"]}}},
+            "leave_out: no variant 'b'",
+            "unknown-variant",
+        ),
+        (
+            {"variants": {"a": {}}, "scales": {"x": {"leave_out": ["a"]}}},
+            "nothing is left to compare",
+            "nothing-to-compare",
+        ),
+        ({"variants": {"a": {"seed": 5}}}, "variants.a: a study sets the seed", "seed-is-set"),
+        ({"variants": {"a": {"grid": {"training.epochs": []}}}}, "grid.training.epochs", None),
+        ({"variants": {"a": {}}, "metrics": ["sst", "sst"]}, "'sst' is named twice", None),
+        ({"variants": {"a": {}}, "metrics": ["sts", "st"]}, "metrics: no task 'st'. Did you mean", "unknown-task"),
+        ({"variants": {"a": {}}, "metrics": ["sst.acuracy"]}, "metrics: .*Did you mean 'accuracy'", "unknown-metric"),
+        ({"variants": {"a": {}}, "metrics": ["overall"], "layout": "confusion"}, "is of one task", "no-task"),
+        ({"variants": {"a": {}}, "published": {"b": {"sst": 0.5}}}, "published.b: no row 'b'", "unknown-row"),
+        (
+            {"variants": {"a": {}}, "published": {"a": {"sat": 0.5}}},
+            "published.a.sat: no column 'sat'",
+            "unknown-column",
+        ),
+        ({"variants": {"a": {}}, "base": "nowhere.yaml"}, "No recipe 'nowhere.yaml'", None),
+        ({"variants": {"a": {}}, "to": "b"}, "no row 'b'", "unknown-row"),
+        ({"variants": {"a": {"each": "task"}}, "baselines": "single-task"}, "is not one run", "several-runs"),
+        (
+            {"variants": {"a": {}, "sst alone": {}}, "baselines": "single-task"},
+            "two rows are called 'sst alone'",
+            "repeated-row",
+        ),
         (
             {"variants": {"a": {"phases": [{"epochs": 1}]}}, "baselines": "single-task", "equal": "steps"},
             "equal: row 'a' has phases",
+            "has-phases",
         ),
-        ({"variants": {"a": {}}, "published": {"a": {"sst": "high"}}}, "published: a: expected figures by column"),
-        ({"variants": {"a": {}}, "published": {"a": 0.5}}, "published: a: expected figures by column"),
-        ({"variants": {"a": {}}, "published": {"a": [1, 2]}}, "published: a: expected figures by column"),
-        ({"variants": {"a": {"set": 1}}}, "set: expected settings by dotted key"),
-        ({"variants": {"a": {}}, "metrics": ["overall.f1"]}, "'overall' has no metrics of its own"),
-        ({"variants": {"a": {}}, "published": {"a": [[1, 2], [3]]}}, "a: expected as many counts in every row"),
-        ({"variants": {"a": {}}, "published": {"a": [[1, 2], [3, 4]]}}, "expected figures by column, .* is 'rows'"),
+        (
+            {"variants": {"a": {}}, "published": {"a": {"sst": "high"}}},
+            "published: a: expected figures by column",
+            None,
+        ),
+        ({"variants": {"a": {}}, "published": {"a": 0.5}}, "published: a: expected figures by column", None),
+        ({"variants": {"a": {}}, "published": {"a": [1, 2]}}, "published: a: expected figures by column", None),
+        ({"variants": {"a": {"set": 1}}}, "set: expected settings by dotted key", None),
+        ({"variants": {"a": {}}, "metrics": ["overall.f1"]}, "'overall' has no metrics of its own", "unknown-metric"),
+        (
+            {"variants": {"a": {}}, "published": {"a": [[1, 2], [3]]}},
+            "a: expected as many counts in every row",
+            None,
+        ),
+        (
+            {"variants": {"a": {}}, "published": {"a": [[1, 2], [3, 4]]}},
+            "expected figures by column, .* is 'rows'",
+            "published-figures",
+        ),
         (
             {"variants": {"a": {}}, "published": {"a": {"sst": 0.5}}, "metrics": ["sst"], "layout": "confusion"},
             "expected rows of counts, for the layout is 'confusion'",
+            "published-figures",
         ),
-        ({"variants": {"a": {}}, "equal": "steps"}, "there are none; add baselines"),
-        ({"variants": {"a": {"training": {"epochs": 1}}}}, r"variants\.a\.training: would replace .*training\.epochs"),
-        ({"variants": {"a": {}}, "set": {"tasks.sst": {"loss": "mse"}}}, r"set\.tasks\.sst: would replace"),
-        ({"variants": {"a": {}}, "name": "../b"}, "name: '../b' cannot be a file's or folder's name"),
+        ({"variants": {"a": {}}, "equal": "steps"}, "there are none; add baselines", None),
+        (
+            {"variants": {"a": {"training": {"epochs": 1}}}},
+            r"variants\.a\.training: would replace .*training\.epochs",
+            "section-replaced",
+        ),
+        (
+            {"variants": {"a": {}}, "set": {"tasks.sst": {"loss": "mse"}}},
+            r"set\.tasks\.sst: would replace",
+            "section-replaced",
+        ),
+        ({"variants": {"a": {}}, "name": "../b"}, "name: '../b' cannot be a file's or folder's name", None),
     ],
 )
-def test_faults_are_said(content: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_faults_are_said(content: dict[str, Any], message: str, code: str | None, tmp_path: Path) -> None:
     def open_all() -> None:
         study = opened(tmp_path, **content)
-        _ = study.shared
+        _ = study.reference
         study.check()
 
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as refused:
         open_all()
+    assert code in (refused.value.code, None), "faults of types and recipes have the codes of those"
 
 
 @pytest.mark.parametrize(
-    ("content", "more", "place"),
+    ("content", "more", "location"),
     [
         (
             {"variants": {"a": {"grid": {"training.epochs": [1, "x"]}}}},
@@ -232,8 +280,9 @@ def test_a_fault_is_found_where_it_was_written(
 def test_the_command_line_changes_nothing_that_tells_rows_apart(
     more: dict[str, Any], own: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=f"command line: {message}"):
+    with pytest.raises(UserError, match=f"command line: {message}") as refused:
         opened(tmp_path, None, more, variants={"a": {}, "b": own}).check()
+    assert refused.value.code == "set-by-row"
 
 
 def test_fewer_tasks_for_all_rows_leave_a_run_for_each_of_them(tmp_path: Path) -> None:

@@ -1,28 +1,21 @@
-"""What a check of data finds, and how it is told."""
+"""What a check of data finds, and how it is printed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
-
-from manyheads.data.labels import BETWEEN
-from manyheads.data.table import Table
 
 Severity = Literal["error", "warning", "note"]  # error: training would stop
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 SHOWN_EXAMPLES = 3
-SHOWN_LETTERS = 60
-
-Texts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found in one split (or between two) of one task."""
+    """One fact about one split (or two of them) of one task."""
 
     task: str
     split: str  # train, dev, test; train/dev and train/test where two are compared
@@ -34,65 +27,52 @@ class Finding:
     examples: tuple[str, ...] = ()  # 'file:line: «text»'
 
 
-@dataclass
-class Split:
-    """One split's rows as the file has them: texts without surrounding spaces, labels as normalised words."""
-
-    task: str
-    name: str
-    raw: Table
-    texts: list[Texts]
-    usable: list[int] = field(default_factory=list)  # rows that training would take
-
-    @cached_property
-    def labels(self) -> list[str]:
-        """Empty where labels are not read: in test."""
-        return self.raw.labels.to_pylist() if self.raw.labels is not None else []
-
-    @property
-    def total(self) -> int:
-        """All rows of the files, also those whose texts are not there."""
-        return len(self.raw) + len(self.raw.bad)
-
-    def location(self, row: int, label: bool = False) -> str:
-        shown = f" ({self.labels[row].replace(BETWEEN, ', ')})" if label else ""
-        return f"{self.raw.location(row)}{shown}"
-
-    def sentences(self) -> dict[str, int]:
-        """Every single sentence, and the first row that has it."""
-        return {text: row for row, texts in reversed(list(enumerate(self.texts))) for text in texts}
-
-    def found(
-        self, severity: Severity, kind: str, what: str, count: int, of: int, examples: Iterable[str] = (), vs: str = ""
-    ) -> Iterator[Finding]:
-        """A finding, unless it is about nothing: '3 of 40' and what they are or do, verbs as {have}, {are}, keep{s}."""
-        if count:
-            words = ("s", "has", "is") if count == 1 else ("", "have", "are")
-            for marker, word in zip(("{s}", "{have}", "{are}"), words, strict=True):
-                what = what.replace(marker, word)
-            split = f"{vs}/{self.name}" if vs else self.name
-            shown = tuple(islice(examples, SHOWN_EXAMPLES))
-            yield Finding(self.task, split, kind, severity, count, of, f"{count:,} of {of:,} {what}.", shown)
+def count_finding(
+    task: str,
+    split: str,
+    kind: str,
+    severity: Severity,
+    share: tuple[int, int],
+    text: str,
+    examples: Iterable[str] = (),
+) -> list[Finding]:
+    """'3 of 40' and a text with verbs as {have}, {are}, keep{s}; nothing where the count is 0."""
+    count, total = share
+    if not count:
+        return []
+    verbs = {"{s}": "", "{have}": "have", "{are}": "are"}
+    if count == 1:
+        verbs = {"{s}": "s", "{have}": "has", "{are}": "is"}
+    for marker, verb in verbs.items():
+        text = text.replace(marker, verb)
+    message = f"{count:,} of {total:,} {text}."
+    return [Finding(task, split, kind, severity, count, total, message, tuple(islice(examples, SHOWN_EXAMPLES)))]
 
 
-def shown_texts(texts: Texts) -> str:
-    """Texts cut for the screen, with nothing in them that would upset a terminal."""
-    room = SHOWN_LETTERS // len(texts)
-    cut = (text if len(text) <= room else text[: room - 1] + "…" for text in texts)
-    return "«" + "» «".join("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text) for text in cut) + "»"
-
-
-def report(findings: list[Finding]) -> str:
+def format_findings(findings: list[Finding]) -> str:
     """For people: a heading per task, its findings, and how many there are of each severity."""
+    by_task: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_task.setdefault(finding.task, []).append(finding)
     lines: list[str] = []
-    for task in dict.fromkeys(one.task for one in findings):
+    for task, task_findings in by_task.items():
         lines.append(task or "the recipe")
-        for one in findings:
-            if one.task == task:
-                lines.append(f"  {one.severity:<8} {one.message}")
-                lines += [f"             {example}" for example in one.examples]
+        for finding in task_findings:
+            lines.append(f"  {finding.severity:<8} {finding.message}")
+            for example in finding.examples:
+                lines.append(f"             {example}")
         lines.append("")
-    counts = Counter(one.severity for one in findings)
-    named = [f"{counts[one]} {one}{'' if counts[one] == 1 else 's'}" for one in SEVERITIES]
-    faultless = not counts["error"] and not counts["warning"]
-    return "\n".join([*lines, f"no faults found, {named[2]}" if faultless else ", ".join(named)])
+    lines.append(_summary(findings))
+    return "\n".join(lines)
+
+
+def _summary(findings: list[Finding]) -> str:
+    counts = Counter(finding.severity for finding in findings)
+    words: dict[Severity, str] = {}
+    for severity in SEVERITIES:
+        words[severity] = f"{counts[severity]} {severity}s"
+        if counts[severity] == 1:
+            words[severity] = f"1 {severity}"
+    if not counts["error"] and not counts["warning"]:
+        return f"no faults found, {words['note']}"
+    return ", ".join(words.values())

@@ -1,5 +1,5 @@
 """The command line."""
 
-from manyheads.cli.commands import main
+from manyheads.cli.app import main
 
 __all__ = ["main"]

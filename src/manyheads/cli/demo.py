@@ -1,11 +1,13 @@
-"""`manyheads demo`: the main job on embedded defaults, from generated data to answers."""
+"""`manyheads demo`: train on embedded defaults, from generated data to predictions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from manyheads.tasks.resolve import load_recipe
-from manyheads.training.loop import train
+import typer
+
+from manyheads.cli.options import AsJson, Overrides
+from manyheads.console import print_json, print_metrics, print_table
 
 SENTENCES = (
     "The soup was not bad at all.",
@@ -22,13 +24,32 @@ STATEMENTS = (
 )
 
 
-def run_demo(overrides: dict[str, Any], output: str) -> dict[str, Any]:
-    """Train the demo recipe and answer a few sentences with what came out."""
-    recipe = load_recipe("demo", {"output": output, **overrides})
+def demo(
+    overrides: Overrides = None,
+    output: Annotated[str, typer.Option("--output", help="Folder for the run folder.")] = "runs",
+    as_json: AsJson = False,
+) -> None:
+    """Train three generated tasks with the default encoder, and predict for a few sentences. Needs no network."""
+    from manyheads.config.overrides import parse_overrides
+    from manyheads.tasks.resolve import load_recipe
+    from manyheads.training.loop import train
+
+    recipe = load_recipe("demo", {"output": output, **parse_overrides(overrides or [])})
     run = train(recipe, overwrite=True)
-    predictions = []
+    predictions = _predict_examples(run)
+    if as_json:
+        print_json({"metrics": run.metrics, "predictions": predictions})
+        return
+    print_metrics(run.metrics, as_json)
+    print_table(predictions, as_json)
+
+
+def _predict_examples(run: Any) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
     for task, texts in (("sentiment", SENTENCES), ("paraphrase", QUESTIONS), ("similarity", STATEMENTS)):
-        for text, prediction in zip(texts, run.predict(task, texts), strict=True):
-            shown = text if isinstance(text, str) else " / ".join(text)
-            predictions.append({"task": task, "text": shown, "answer": prediction["prediction"]})
-    return {"metrics": run.metrics, "answers": predictions}
+        for text, described in zip(texts, run.predict(task, texts), strict=True):
+            joined = text
+            if isinstance(text, tuple):
+                joined = " / ".join(text)
+            lines.append({"task": task, "text": joined, "prediction": described["prediction"]})
+    return lines

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manyheads.cli.options import AsJson, Quiet
 from manyheads.console import print_table
 from manyheads.errors import UserError
 
@@ -25,7 +26,6 @@ Overrides = Annotated[
 ]
 ScaleOption = Annotated[str | None, typer.Option("--scale", help="smoke, small or full; by default small.")]
 Output = Annotated[Path, typer.Option("--output", help="Folder that keeps the runs of all studies.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Only = Annotated[list[str] | None, typer.Option("--only", help="Only this row; may be repeated.")]
 
 
@@ -41,31 +41,36 @@ def run(
     ] = None,
     keep_models: Annotated[bool, typer.Option("--keep-models", help="Keep the weights of finished runs.")] = False,
     output: Output = Path("studies"),
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train what is not finished of a study, then print its table; for example: manyheads study run mine.yaml"""
     from manyheads.console import Reporter
     from manyheads.reports.write import write_study_report
-    from manyheads.studies.runner import check_folder, run_study
+    from manyheads.studies.folder import create_study_folder
+    from manyheads.studies.runner import run_study
 
     reporter = Reporter(quiet)
-    opened = open_from_words(study, scale, output, overrides)
-    check_folder(output)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    at_once = jobs or _default_jobs(cores)
-    chosen = opened.chosen(only or [])
+    opened = open_named_study(study, scale, output, overrides)
+    create_study_folder(output)
+    cores = _usable_cores()
+    parallel_runs = jobs or _default_jobs(cores)
+    threads_per_run = threads or max(1, cores // parallel_runs)
+    runs = opened.runs_of(only or [])
     opened.check_metrics()
-    ended = run_study(opened.location, chosen, reporter, at_once, threads or max(1, cores // at_once), keep_models)
-    if all(one.state != "finished" for one in ended) and not opened.found():
-        raise UserError(f"{opened.study.name}: no run could be finished; `manyheads study status` says why.")
+    statuses = run_study(opened.folder, runs, reporter, parallel_runs, threads_per_run, keep_models)
+    finished = [status for status in statuses if status.state == "finished"]
+    if not finished and not opened.finished_results():
+        raise UserError(
+            f"{opened.study.name}: no run could be finished; `manyheads study status` says why.", code="no-finished-run"
+        )
     _print_tables(opened, "terminal")
     reporter.say(f"report → {write_study_report(opened)}")
-    if any(one.state != "finished" for one in ended):
+    if len(finished) < len(statuses):
         raise typer.Exit(1)
 
 
 @app.command("status")
-def status(
+def show_status(
     study: StudyArgument,
     overrides: Overrides = None,
     scale: ScaleOption = None,
@@ -73,22 +78,27 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """How far every run of a study is, and why any has failed."""
-    opened = open_from_words(study, scale, output, overrides)
-    standings = opened.standings()
-    rows = [
-        {
-            "row": one.planned.row,
-            "run": one.planned.member,
-            "seed": one.planned.seed,
-            "state": one.state if one.state in ("finished", "to do") else f"{one.state} at {one.share:.0%}",
-            "reason": one.reason,
-        }
-        for one in standings
-    ]
-    print_table(rows, as_json)
+    statuses = open_named_study(study, scale, output, overrides).run_statuses()
+    lines: list[dict[str, Any]] = []
+    finished = 0
+    for status in statuses:
+        state: str = status.state
+        finished += state == "finished"
+        if state not in ("finished", "to do"):
+            state = f"{state} at {status.share:.0%}"
+        planned = status.planned
+        lines.append(
+            {
+                "row": planned.row,
+                "run": planned.member,
+                "seed": planned.seed,
+                "state": state,
+                "reason": status.reason,
+            }
+        )
+    print_table(lines, as_json)
     if not as_json:
-        done = sum(one.state == "finished" for one in standings)
-        print(f"\n{done} of {len(standings)} runs finished")
+        print(f"\n{finished} of {len(statuses)} runs finished")
 
 
 @app.command("table")
@@ -101,29 +111,29 @@ def table(
 ) -> None:
     """The study's table, of what is finished: means, differences, and which of them are real."""
     if form not in ("terminal", "markdown", "csv"):
-        raise UserError(f"--format: expected terminal, markdown or csv, found '{form}'.")
-    _print_tables(open_from_words(study, scale, output, overrides), form)
+        raise UserError(f"--format: expected terminal, markdown or csv, found '{form}'.", code="unknown-format")
+    _print_tables(open_named_study(study, scale, output, overrides), form)
 
 
 @app.command("list")
 def list_studies(as_json: AsJson = False) -> None:
     """The papers' studies that come with manyheads: paper, table, question, cost."""
-    from manyheads.studies.config import load_study, shipped_studies
     from manyheads.studies.cost import describe_cost
+    from manyheads.studies.load import load_study, shipped_studies
 
-    rows = []
+    lines: list[dict[str, Any]] = []
     for name in shipped_studies():
-        one = load_study(name)
-        rows.append(
+        study = load_study(name)
+        lines.append(
             {
                 "study": name,
-                "paper": one.paper,
-                "shows": ", ".join(one.covers),
-                "question": one.question,
-                "cost": describe_cost(one),
+                "paper": study.paper,
+                "shows": ", ".join(study.covers),
+                "question": study.question,
+                "cost": describe_cost(study),
             }
         )
-    print_table(rows, as_json)
+    print_table(lines, as_json)
 
 
 @app.command("smoke")
@@ -135,7 +145,7 @@ def smoke(
     from tempfile import TemporaryDirectory
 
     from manyheads.console import Reporter
-    from manyheads.studies.config import shipped_studies
+    from manyheads.studies.load import shipped_studies
     from manyheads.studies.smoke import try_studies
 
     with TemporaryDirectory() as folder:  # so that everything is trained again, whatever was tried before
@@ -153,74 +163,92 @@ def export(
     output: Output = Path("studies"),
 ) -> None:
     """Put the finished runs of a study into one small file: metrics, ids and numbers, no texts."""
-    opened = open_from_words(study, scale, output, overrides)
-    done = list(dict.fromkeys(one for one, _ in opened.runs if opened.location.results.have(one)))
-    if not done:
-        raise UserError(f"{opened.study.name}: no run is finished yet.")
+    opened = open_named_study(study, scale, output, overrides)
+    results = opened.folder.results
+    finished: list[str] = []
+    for identity, _ in opened.runs:
+        if results.has(identity) and identity not in finished:
+            finished.append(identity)
+    if not finished:
+        raise UserError(f"{opened.study.name}: no run is finished yet.", code="no-finished-run")
     try:
-        opened.location.results.export(done, file)
+        results.export(finished, file)
     except OSError as error:
-        raise UserError(f"{file}: cannot be written: {error.strerror}.") from None
-    print(f"{len(done)} runs → {file} ({file.stat().st_size / 1e3:.0f} kB)")
+        raise UserError(f"{file}: cannot be written: {error.strerror}.", code="not-writable") from None
+    print(f"{len(finished)} runs → {file} ({file.stat().st_size / 1e3:.0f} kB)")
 
 
 @app.command("import")
-def take_in(
+def import_results(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files that `study export` wrote.")],
     output: Output = Path("studies"),
 ) -> None:
-    """Take in results of another machine: they count as finished runs."""
-    from manyheads.studies.runner import check_folder
+    """Import results of another machine: they count as finished runs."""
+    from manyheads.studies.folder import create_study_folder
 
-    location = check_folder(output)
+    folder = create_study_folder(output)
     for file in files:
-        print(f"{file}: {location.results.take_in(file)} new runs")
+        print(f"{file}: {folder.results.import_file(file)} new runs")
 
 
 # --- shared -----------------------------------------------------------------------------------------------------
 
 
-def open_from_words(study: str, scale: str | None, output: Path, overrides: list[str] | None) -> OpenStudy:
+def open_named_study(study: str, scale: str | None, output: Path, overrides: list[str] | None) -> OpenStudy:
     from manyheads.config.overrides import parse_overrides
     from manyheads.studies.study import open_study
 
     return open_study(study, scale, output, parse_overrides(overrides or []))
 
 
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _default_jobs(cores: int) -> int:
     import torch
 
-    return 1 if torch.accelerator.is_available() else cores
+    if torch.accelerator.is_available():
+        return 1
+    return cores
 
 
 def _print_tables(opened: OpenStudy, form: str) -> None:
-    from manyheads.studies import tables as render
+    from manyheads.studies import tables
+    from manyheads.studies.footer import footer
 
-    found, matrices = opened.tables()
+    table, matrices = opened.tables()
     if form == "csv":
-        print(render.as_csv(found, matrices), end="")
+        print(tables.as_csv(table, matrices), end="")
         return
     if opened.study.layout == "confusion":
-        task = next(iter(found.columns)).partition(".")[0]
-        for name, grid in render.confusions(found, opened.found(), task):
-            _section(f"{name}: {task}", grid, form)
+        task = next(iter(table.columns)).partition(".")[0]
+        for name, grid in tables.confusions(table, opened.finished_results(), task):
+            _print_section(f"{name}: {task}", grid, form)
     else:
-        _section("", render.values(found), form)
-        _section(f"Differences from '{found.reference}'", render.differences(found), form)
+        _print_section("", tables.values(table), form)
+        _print_section(f"Differences from '{table.reference}'", tables.differences(table), form)
     for matrix in matrices:
-        _section(f"Transfer at equal {matrix.equal}: what company changes", render.transfers(matrix), form)
-    for line in render.footer(found, matrices):
-        print(f"- {line}" if form == "markdown" else line)
+        title = f"Transfer at equal {matrix.equal}: what joint training changes"
+        _print_section(title, tables.transfers(matrix), form)
+    for line in footer(table, matrices):
+        if form == "markdown":
+            line = f"- {line}"
+        print(line)
 
 
-def _section(title: str, grid: list[dict[str, Any]], form: str) -> None:
+def _print_section(title: str, grid: list[dict[str, str]], form: str) -> None:
     from manyheads.studies.tables import markdown
 
     if not grid:
         return
-    if title:
-        print(f"\n{title}\n" if form == "markdown" else f"\n{title}")
     if form == "markdown":
+        if title:
+            print(f"\n{title}\n")
         print(markdown(grid))
-    else:
-        print_table(grid, False)
+        return
+    if title:
+        print(f"\n{title}")
+    print_table(grid, False)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from manyheads.model.multitask import Inputs, ManyHeads, TaskTokens, evaluating
+from manyheads.storage.csv_text import csv_text
 from manyheads.storage.files import write_text
 from manyheads.tasks.task import Task
 from manyheads.tokens.packing import merge_equal
@@ -110,14 +111,19 @@ def write_predictions(
 ) -> Path:
     """One file per task and split: id and prediction, in the format that the task asks for."""
     task, style = data.task, data.task.predictions
-    values = [as_text(task, one["prediction"]) for one in describe(task, predictions)]
-    ids = (data.examples.ids if rows is None else data.examples.ids.take(rows)).to_pylist()
+    ids = data.examples.ids if rows is None else data.examples.ids.take(rows)
+    cells: list[tuple[str, str]] = []
+    for example_id, described in zip(ids.to_pylist(), describe(task, predictions), strict=True):
+        cells.append((example_id, as_text(task, described["prediction"])))
     if style.format == "course":
-        lines = [f"id \t {style.column} ", *(f"{i} , {value} " for i, value in zip(ids, values, strict=True))]
+        lines = [f"id \t {style.column} \n"]
+        for example_id, value in cells:
+            lines.append(f"{example_id} , {value} \n")
+        text = "".join(lines)
     else:
-        lines = [f"id,{style.column}", *(f"{_quote(i)},{_quote(v)}" for i, v in zip(ids, values, strict=True))]
+        text = csv_text([("id", style.column), *cells])
     file = folder / style.file.format(task=task.name, split=split)
-    write_text(file, "\n".join(lines) + "\n")
+    write_text(file, text)
     return file
 
 
@@ -129,9 +135,18 @@ def write_dev_predictions(file: Path, dev: dict[str, TaskTokens], predictions: d
     for name, data in dev.items():
         rows = np.flatnonzero(data.examples.labelled)
         assert data.examples.labels is not None
-        tensors |= {f"{name}.answers": predictions[name], f"{name}.labels": data.examples.labels[rows]}
+        tensors |= {f"{name}.predictions": predictions[name], f"{name}.labels": data.examples.labels[rows]}
     save_file({name: np.ascontiguousarray(one) for name, one in tensors.items()}, file)
 
 
-def _quote(cell: str) -> str:
-    return '"' + cell.replace('"', '""') + '"' if any(mark in cell for mark in ',"\n\r') else cell
+def read_dev_predictions(file: Path) -> dict[str, np.ndarray]:
+    """'TASK.predictions' and 'TASK.labels'; version 0.1 called the former 'TASK.answers'."""
+    from safetensors.numpy import load_file
+
+    tensors: dict[str, np.ndarray] = {}
+    for name, tensor in load_file(file).items():
+        task_name, _, content = name.rpartition(".")
+        if content == "answers":
+            name = f"{task_name}.predictions"
+        tensors[name] = tensor
+    return tensors

@@ -12,6 +12,7 @@ import numpy as np
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
+from manyheads.inference.predict import read_dev_predictions
 from manyheads.parts.metrics import primary
 from manyheads.runs.run import Run
 from manyheads.tasks.load import load_tasks
@@ -110,14 +111,12 @@ class RunFacts:
 
     @cached_property
     def tensors(self) -> dict[str, np.ndarray]:
-        """'TASK.answers' and 'TASK.labels' on dev; empty while the run is not finished."""
-        from safetensors.numpy import load_file
-
+        """'TASK.predictions' and 'TASK.labels' on dev; empty while the run is not finished."""
         file = self.folder / "dev.safetensors"
         if not file.is_file() or not self.finished:  # the last thing that a run writes is its metrics
             return {}
         try:
-            return dict(load_file(file))
+            return read_dev_predictions(file)
         except Exception as error:  # safetensors raises its own kinds for damaged files
             raise UserError(f"{file}: damaged: {error}. `manyheads evaluate` still reads the model.") from None
 
@@ -127,8 +126,8 @@ class RunFacts:
         tensors = self.tensors
         found = {}
         for name, task in self.tasks.items():
-            if f"{name}.answers" in tensors and len(tensors[f"{name}.labels"]):
-                found[name] = TaskPredictions(task, tensors[f"{name}.answers"], tensors[f"{name}.labels"])
+            if f"{name}.predictions" in tensors and len(tensors[f"{name}.labels"]):
+                found[name] = TaskPredictions(task, tensors[f"{name}.predictions"], tensors[f"{name}.labels"])
         self.notes += add_texts(found, self.run.recipe)
         return found
 
@@ -156,7 +155,7 @@ class RunFacts:
             if other.run.recipe.seed != self.run.recipe.seed and _without_seed(other.run.recipe) == wanted:
                 tensors = other.tensors
                 if np.array_equal(tensors.get(f"{task}.labels", np.empty(0)), labels):
-                    found.append(tensors[f"{task}.answers"])
+                    found.append(tensors[f"{task}.predictions"])
         return found
 
 

@@ -38,7 +38,7 @@ def write_study_report(
     from manyheads.reports.pages.study import study_report
 
     check_form(form)
-    return _write(study_report(opened), output or opened.location.folder / f"{opened.study.name}.html", figures, form)
+    return _write(study_report(opened), output or opened.folder.path / f"{opened.study.name}.html", figures, form)
 
 
 def check_form(form: str) -> None:

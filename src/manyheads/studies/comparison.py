@@ -1,27 +1,34 @@
-"""From the results of a study's runs to its table: means, deviations, differences, and what may be said of them."""
+"""From the results of a study's runs to its table: means, deviations, differences and their verdicts."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.parts.metrics import overall, primary
-from manyheads.parts.metrics.base import Metric, find
 from manyheads.studies.bootstrap import drawn_metric
+from manyheads.studies.columns import (
+    OVERALL,
+    choose_columns,
+    column_metric,
+    column_task,
+    column_title,
+    high_is_best,
+    largest_difference,
+)
 from manyheads.studies.config import Study
 from manyheads.studies.statistics import DRAWS, Difference, Verdict, difference, holm, verdicts
 from manyheads.studies.store import Result
 from manyheads.studies.variants import ALL, Row
 from manyheads.tasks.task import Task
 
-OVERALL = "overall"
 Members = dict[str, Result]  # member of a row → its finished run
-Found = dict[str, dict[int, Members]]  # row → seed → its runs, where all of them are finished
+FinishedResults = dict[str, dict[int, Members]]  # row → seed → its runs, where all of them are finished
+Scores = dict[str, dict[str, float | None]]  # task → metric → value
 
 
 @dataclass
@@ -32,17 +39,21 @@ class Cell:
     published: float | None = None
     spread: Difference | None = None  # of the mean itself, as of its difference from 0
     difference: Difference | None = None  # from the row that is compared with
-    corrected: float | None = None  # its p-value among all that were looked at (Holm)
+    corrected: float | None = None  # its p-value among all comparisons of the table (Holm)
     verdict: Verdict | None = None
 
     @property
     def mean(self) -> float:
-        return float(np.mean(list(self.values.values()))) if self.values else math.nan
+        if not self.values:
+            return math.nan
+        return float(np.mean(list(self.values.values())))
 
     @property
     def deviation(self) -> float | None:
-        """Over seeds; of one seed there is none."""
-        return float(np.std(list(self.values.values()), ddof=1)) if len(self.values) > 1 else None
+        """Over seeds; None for a single seed."""
+        if len(self.values) < 2:
+            return None
+        return float(np.std(list(self.values.values()), ddof=1))
 
 
 @dataclass
@@ -57,11 +68,11 @@ class TableRow:
 
 @dataclass
 class StudyTable:
-    """What a study found so far."""
+    """The table of a study, of the runs that are finished."""
 
     study: Study
     columns: dict[str, str]  # 'sst' → 'sst accuracy'
-    most: dict[str, float]  # how far apart two values of a column can be
+    largest_differences: dict[str, float]  # how far apart two values of a column can be
     reference: str
     rows: list[TableRow]
     missing: dict[str, int]  # row → how many of its seeds are not finished
@@ -69,72 +80,131 @@ class StudyTable:
     notes: list[str] = field(default_factory=list)
 
 
-def make_table(study: Study, base: Recipe, rows: list[Row], found: Found) -> StudyTable:
+def make_table(study: Study, base: Recipe, rows: list[Row], finished: FinishedResults) -> StudyTable:
     """Every finished row against the one that the study names."""
-    tasks = tasks_of(found)
-    columns = _columns(study, base, tasks)
+    tasks = tasks_of(finished)
+    columns = choose_columns(study, base, tasks)
     reference = study.to or rows[0].name
-    names = [row.name for row in rows]
-    high = {column: high_is_best(column, tasks) for column in columns}
-    done = [row.name for row in rows if found.get(row.name)]
-    planned = len(study.seed_list)
-    measured = {name: Measured(found[name], base, tasks, planned) for name in done}
-    made = [_row(name, columns, measured[name], found[name], study.published) for name in done]
-    for row in made:
-        for column in columns:
-            row.cells[column].spread = spread(column, measured[row.name])
-    looked: list[tuple[Cell, str]] = []
-    for row in made if reference in done else []:
-        for column in columns if row.name != reference else ():
-            cell, other = row.cells[column], measured[reference]
-            cell.difference = compare(column, measured[row.name], other)
-            if cell.difference is not None:
-                looked.append((cell, column))
-    mark([(cell, high[column]) for cell, column in looked])
-    titles = {column: _title(column, tasks) for column in columns}
-    most = {column: most_apart(column, tasks) for column in columns}
-    return StudyTable(study, titles, most, reference, made, unfinished(study, names, found), len(looked), study.notes)
+    row_metrics: dict[str, RowMetrics] = {}
+    table_rows: list[TableRow] = []
+    for row in rows:
+        if finished.get(row.name):
+            metrics = RowMetrics(finished[row.name], base, tasks, len(study.seed_list))
+            row_metrics[row.name] = metrics
+            table_rows.append(_make_row(study, row.name, columns, metrics))
+    compared: list[tuple[Cell, bool]] = []
+    if reference in row_metrics:
+        for table_row in table_rows:
+            if table_row.name != reference:
+                for column, cell in table_row.cells.items():
+                    cell.difference = compare(column, row_metrics[table_row.name], row_metrics[reference])
+                    if cell.difference is not None:
+                        compared.append((cell, high_is_best(column, tasks)))
+    set_verdicts(compared)
+    return StudyTable(
+        study=study,
+        columns={column: column_title(column, tasks) for column in columns},
+        largest_differences={column: largest_difference(column, tasks) for column in columns},
+        reference=reference,
+        rows=table_rows,
+        missing=missing_seeds(study, [row.name for row in rows], finished),
+        looks=len(compared),
+        notes=study.notes,
+    )
 
 
-def unfinished(study: Study, names: list[str], found: Found) -> dict[str, int]:
-    """Row → how many of its seeds are not finished; without those that have all."""
-    missing = {name: len(study.seed_list) - len(found.get(name, {})) for name in names}
-    return {name: count for name, count in missing.items() if count}
+def _make_row(study: Study, name: str, columns: list[str], metrics: RowMetrics) -> TableRow:
+    published = study.published.get(name)
+    cells: dict[str, Cell] = {}
+    for column in columns:
+        cells[column] = Cell(metrics.values(column), spread=metrics.spread(column))
+        if isinstance(published, dict):
+            cells[column].published = published.get(column)
+    costs: list[tuple[float, float, float]] = []
+    gigabytes = 0.0
+    for members in metrics.runs.values():
+        steps, examples, seconds = 0, 0, 0.0
+        for result in members.values():
+            steps += result.steps
+            examples += sum(result.examples_seen.values())
+            seconds += result.seconds
+            gigabytes = max(gigabytes, result.gigabytes)
+        costs.append((steps, examples, seconds))
+    mean_costs = np.mean(costs, axis=0)
+    return TableRow(name, cells, float(mean_costs[0]), float(mean_costs[1]), float(mean_costs[2]), gigabytes)
 
 
-def mark(looked: list[tuple[Cell, bool]]) -> None:
-    """Say of all cells that were looked at, and whether high is best in them, what may be said."""
-    found = [cell.difference for cell, _ in looked if cell.difference]
-    told = verdicts(found, [high for _, high in looked])
-    corrected = holm([one.p for one in found])
-    for (cell, _), verdict, p in zip(looked, told, corrected, strict=True):
+def missing_seeds(study: Study, row_names: list[str], finished: FinishedResults) -> dict[str, int]:
+    """Row → how many of its seeds are not finished; without rows that have all."""
+    missing: dict[str, int] = {}
+    for name in row_names:
+        count = len(study.seed_list) - len(finished.get(name, {}))
+        if count:
+            missing[name] = count
+    return missing
+
+
+def tasks_of(finished: FinishedResults) -> dict[str, Task]:
+    """Every task of any run: all runs agree in what its metrics are called."""
+    tasks: dict[str, Task] = {}
+    for runs in finished.values():
+        for members in runs.values():
+            for result in members.values():
+                tasks.update(result.tasks)
+    return tasks
+
+
+def set_verdicts(compared: list[tuple[Cell, bool]]) -> None:
+    """Judge all cells of a table together; each comes with whether high is best in it."""
+    differences: list[Difference] = []
+    high: list[bool] = []
+    for cell, cell_high in compared:
+        if cell.difference is not None:
+            differences.append(cell.difference)
+            high.append(cell_high)
+    corrected = holm([cell_difference.p for cell_difference in differences])
+    for (cell, _), verdict, p in zip(compared, verdicts(differences, high), corrected, strict=True):
         cell.verdict, cell.corrected = verdict, p
 
 
-class Measured:
-    """One row's metrics, by seed and on every bootstrap draw, computed when they are asked for."""
+# --- metrics of one row -----------------------------------------------------------------------------------------
 
-    def __init__(self, runs: dict[int, Members], base: Recipe, tasks: dict[str, Task], planned: int) -> None:
+
+class RowMetrics:
+    """One row's metrics, by seed and on every bootstrap draw, computed when they are needed."""
+
+    def __init__(self, runs: dict[int, Members], base: Recipe, tasks: dict[str, Task], planned_seeds: int) -> None:
         self.runs, self.base, self.tasks = runs, base, tasks
-        self.least = min(2, planned)  # the first of several seeds says nothing yet of how much seeds vary
+        self.fewest_seeds = min(2, planned_seeds)  # the first of several seeds does not show how much seeds vary
         self._drawn: dict[tuple[str, int], np.ndarray] = {}
+        weights = base.evaluate.weights
+        self._overall_tasks = [name for name in base.tasks if weights.get(name, 1.0)]
 
     def result(self, task: str, seed: int) -> Result | None:
         members = self.runs[seed]
-        found = members.get(task) or members.get(ALL)
-        return found if found is not None and task in found.tasks else None
+        result = members.get(task) or members.get(ALL)
+        if result is None or task not in result.tasks:
+            return None
+        return result
 
     def values(self, column: str) -> dict[int, float]:
         """By seed; without those where it is undefined."""
-        found = {seed: self._value(column, seed) for seed in self.runs}
-        return {seed: value for seed, value in found.items() if value is not None}
+        values: dict[int, float] = {}
+        for seed in self.runs:
+            value = self._value(column, seed)
+            if value is not None:
+                values[seed] = value
+        return values
 
     def _value(self, column: str, seed: int) -> float | None:
         if column != OVERALL:
-            result, metric = self.result(_task(column), seed), _metric(column, self.tasks)
-            return result.metrics[_task(column)].get(metric) if result else None
-        scores: dict[str, dict[str, float | None]] = {}
-        for name in self._counted:
+            task = column_task(column)
+            result = self.result(task, seed)
+            if result is None:
+                return None
+            return result.metrics[task].get(column_metric(column, self.tasks))
+        scores: Scores = {}
+        for name in self._overall_tasks:
             result = self.result(name, seed)
             if result is None:
                 return None
@@ -144,153 +214,83 @@ class Measured:
     def drawn(self, column: str, seed: int) -> np.ndarray:
         """[draws]"""
         if (column, seed) not in self._drawn:
-            self._drawn[column, seed] = self._draw(column, seed)
+            if column == OVERALL:
+                self._drawn[column, seed] = self._draw_overall(seed)
+            else:
+                self._drawn[column, seed] = self._draw(column, seed)
         return self._drawn[column, seed]
 
     def _draw(self, column: str, seed: int) -> np.ndarray:
-        if column != OVERALL:
-            task = _task(column)
-            result = self.result(task, seed)
-            assert result is not None
-            metric = _metric(column, self.tasks)
-            return drawn_metric(
-                result.tasks[task], metric, result.predictions[task], result.labels[task], result.dev[task]
-            )
-        each = {name: self.drawn(name, seed) for name in self._counted}
-        found = np.empty(DRAWS)
-        for number in range(DRAWS):
-            found[number] = self._overall(
-                {name: {primary(self.tasks[name]): _number(some[number])} for name, some in each.items()}
-            )
-        return found
+        task = column_task(column)
+        result = self.result(task, seed)
+        assert result is not None
+        metric = column_metric(column, self.tasks)
+        return drawn_metric(result.tasks[task], metric, result.predictions[task], result.labels[task], result.dev[task])
 
-    @property
-    def _counted(self) -> list[str]:
-        """The tasks of the overall score."""
-        return [name for name in self.base.tasks if self.base.evaluate.weights.get(name, 1.0)]
+    def _draw_overall(self, seed: int) -> np.ndarray:
+        drawn = {name: self.drawn(name, seed) for name in self._overall_tasks}
+        scores = np.empty(DRAWS)
+        for draw_index in range(DRAWS):
+            task_scores: Scores = {}
+            for name, values in drawn.items():
+                value: float | None = float(values[draw_index])
+                if not np.isfinite(values[draw_index]):
+                    value = None
+                task_scores[name] = {primary(self.tasks[name]): value}
+            scores[draw_index] = self._overall(task_scores)
+        return scores
 
-    def _overall(self, scores: dict[str, dict[str, float | None]]) -> float:
+    def _overall(self, scores: Scores) -> float:
         settings = self.base.evaluate
         return overall(scores, {name: self.tasks[name] for name in scores}, settings.overall, settings.weights)
 
+    def spread(self, column: str) -> Difference | None:
+        """How sure the row's mean is, over seeds and dev examples."""
+        values = self.values(column)
+        if len(values) < self.fewest_seeds:
+            return None
+        drawn = np.stack([self.drawn(column, seed) for seed in values])
+        drawn = drawn[:, np.isfinite(drawn).all(axis=0)]
+        if drawn.shape[1] < 2:
+            return None
+        return difference(list(values.values()), [0.0] * len(values), drawn, np.zeros_like(drawn))
 
-def compare(column: str, ours: Measured, theirs: Measured) -> Difference | None:
+
+def compare(column: str, ours: RowMetrics, theirs: RowMetrics) -> Difference | None:
     """Over the seeds that both have; None where they are too few, the metric is undefined, or the runs are the same."""
-    mine, other = ours.values(column), theirs.values(column)
-    seeds = [seed for seed in mine if seed in other]
-    if len(seeds) < ours.least:
+    our_values, their_values = ours.values(column), theirs.values(column)
+    seeds = [seed for seed in our_values if seed in their_values]
+    if len(seeds) < ours.fewest_seeds or _are_equal_runs(column, ours, theirs, seeds[0]):
         return None
-    tasks = ours.base.tasks if column == OVERALL else [_task(column)]
-    both = {task: (ours.result(task, seeds[0]), theirs.result(task, seeds[0])) for task in tasks}
-    for task, (a, b) in both.items():
-        if a is not None and b is not None and a.dev[task] != b.dev[task]:
-            raise UserError(f"task '{task}': two rows were measured on different dev examples, and cannot be compared.")
-    if all(a is not None and b is not None and a.identity == b.identity for a, b in both.values()):
-        return None
-    drawn = [np.stack([one.drawn(column, seed) for seed in seeds]) for one in (ours, theirs)]
-    defined = np.isfinite(drawn[0]).all(axis=0) & np.isfinite(drawn[1]).all(axis=0)
+    our_draws = np.stack([ours.drawn(column, seed) for seed in seeds])
+    their_draws = np.stack([theirs.drawn(column, seed) for seed in seeds])
+    defined = np.isfinite(our_draws).all(axis=0) & np.isfinite(their_draws).all(axis=0)
     if defined.sum() < 2:
         return None
     return difference(
-        [mine[seed] for seed in seeds], [other[seed] for seed in seeds], drawn[0][:, defined], drawn[1][:, defined]
+        [our_values[seed] for seed in seeds],
+        [their_values[seed] for seed in seeds],
+        our_draws[:, defined],
+        their_draws[:, defined],
     )
 
 
-def spread(column: str, ours: Measured) -> Difference | None:
-    """How sure a row's mean is, over seeds and dev examples."""
-    mine = ours.values(column)
-    if len(mine) < ours.least:
-        return None
-    drawn = np.stack([ours.drawn(column, seed) for seed in mine])
-    drawn = drawn[:, np.isfinite(drawn).all(axis=0)]
-    nothing = [0.0] * len(mine)
-    return difference(list(mine.values()), nothing, drawn, np.zeros_like(drawn)) if drawn.shape[1] > 1 else None
-
-
-def _row(
-    name: str, columns: list[str], measured: Measured, runs: dict[int, Members], published: dict[str, Any]
-) -> TableRow:
-    printed = published.get(name)
-    cells = {
-        column: Cell(measured.values(column), printed.get(column) if isinstance(printed, dict) else None)
-        for column in columns
-    }
-    costs = [
-        [sum(values) for values in zip(*(_cost(one) for one in members.values()), strict=True)]
-        for members in runs.values()
-    ]
-    steps, examples, seconds = (float(value) for value in np.mean(costs, axis=0))
-    gigabytes = max(one.gigabytes for members in runs.values() for one in members.values())
-    return TableRow(name, cells, steps, examples, seconds, gigabytes)
-
-
-def _cost(run: Result) -> tuple[float, float, float]:
-    return run.steps, sum(run.examples_seen.values()), run.seconds
-
-
-# --- columns ----------------------------------------------------------------------------------------------------
-
-
-def tasks_of(found: Found) -> dict[str, Task]:
-    """Every task of any run: in what its metrics are called all runs agree."""
-    return {
-        name: task
-        for runs in found.values()
-        for members in runs.values()
-        for one in members.values()
-        for name, task in one.tasks.items()
-    }
-
-
-def _columns(study: Study, base: Recipe, tasks: dict[str, Task]) -> list[str]:
-    """Those that the study asks for; without tasks of which no run is finished."""
-    wanted = study.metrics or [*base.tasks, *([OVERALL] if len(base.tasks) > 1 else [])]
-    found = [column for column in wanted if column == OVERALL or _task(column) in tasks]
-    for column in found:
-        if column != OVERALL and not _metric_known(_metric(column, tasks), tasks[_task(column)]):
-            location = study._origin.location(("metrics",))
-            raise UserError(f"{location}: task '{_task(column)}' is not measured by '{_metric(column, tasks)}'.")
-    return found
-
-
-def _metric_known(metric: str, task: Task) -> bool:
-    return metric_name(metric) in {one.name for one in task.metrics}
-
-
-def _task(column: str) -> str:
-    return column.partition(".")[0]
-
-
-def _metric(column: str, tasks: dict[str, Task]) -> str:
-    return column.partition(".")[2] or primary(tasks[_task(column)])
-
-
-def _title(column: str, tasks: dict[str, Task]) -> str:
-    return column if column == OVERALL else f"{_task(column)} {_metric(column, tasks)}"
-
-
-def high_is_best(column: str, tasks: dict[str, Task]) -> bool:
-    metric = _metric_of(column, tasks)
-    return metric is None or metric.best == "high"
-
-
-def most_apart(column: str, tasks: dict[str, Task]) -> float:
-    """How far apart two values can be: shares and the overall score lie between 0 and 1, correlations from −1 on."""
-    metric = _metric_of(column, tasks)
-    return {"share": 1.0, "correlation": 2.0, "error": math.inf}[metric.scale] if metric else 1.0
-
-
-def _metric_of(column: str, tasks: dict[str, Task]) -> Metric | None:
-    """None for the overall score."""
-    if column == OVERALL or _task(column) not in tasks:
-        return None
-    return find(metric_name(_metric(column, tasks)))
-
-
-def metric_name(key: str) -> str:
-    """'f1-per-class/1' or 'within(0.2)' → the metric's own name."""
-    return key.partition("/")[0].partition("(")[0]
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _are_equal_runs(column: str, ours: RowMetrics, theirs: RowMetrics, seed: int) -> bool:
+    """Whether two rows have the very same runs of a column's tasks; their dev examples must be equal."""
+    tasks = [column_task(column)]
+    if column == OVERALL:
+        tasks = list(ours.base.tasks)
+    equal = True
+    for task in tasks:
+        our_result, their_result = ours.result(task, seed), theirs.result(task, seed)
+        if our_result is None or their_result is None:
+            equal = False
+            continue
+        if our_result.dev[task] != their_result.dev[task]:
+            raise UserError(
+                f"task '{task}': two rows were measured on different dev examples, and cannot be compared.",
+                code="different-dev",
+            )
+        if our_result.identity != their_result.identity:
+            equal = False
+    return equal

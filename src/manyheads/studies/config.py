@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from manyheads.config.faults import explain_faults
-from manyheads.config.load import STUDIES
 from manyheads.config.location import SourceLocations
 from manyheads.config.training import FileName, Model
-from manyheads.config.yaml_file import parse_file
 from manyheads.errors import UserError, nearest
 
 Overrides = dict[str, Any]  # as on the command line: {'training.epochs': 1}
-SEEDS = "a study sets the seed of every run itself; `seeds: [5, 6]` says which."
-SECTIONS = ("data", "tasks", "training", "evaluate", "checkpoint")  # of a recipe
+SEED_IS_SET = "a study sets the seed of every run itself; `seeds: [5, 6]` says which."
 SCALES = ("smoke", "small", "full")  # of the shipped studies
 
 
@@ -26,18 +21,23 @@ def stacked(*layers: Overrides) -> Overrides:
 
     So a row's `tasks.*.pooling` replaces the study's `tasks.sst.pooling`, though the study has a `tasks.*.pooling` too.
     """
-    found: Overrides = {}
+    settings: Overrides = {}
     for layer in layers:
-        found = {key: value for key, value in found.items() if key not in layer} | layer
-    return found
+        for key, value in layer.items():
+            settings.pop(key, None)
+            settings[key] = value
+    return settings
 
 
 def check_seeds(value: Any) -> Any:
     """How many there are, or which: whole numbers from 0 on, none of them twice."""
-    which = isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
-    if not (type(value) is int and value > 0) and not (which and len(set(value)) == len(value) > 0):
-        raise ValueError(f"expected a number of seeds, or a list of different ones, found {value!r}")
-    return value
+    if type(value) is int and value > 0:
+        return value
+    if isinstance(value, list) and all(type(seed) is int and seed >= 0 for seed in value):
+        different = len(set(value)) == len(value)
+        if value and different:
+            return value
+    raise ValueError(f"expected a number of seeds, or a list of different ones, found {value!r}")
 
 
 class Variant(Model):
@@ -59,14 +59,21 @@ class Variant(Model):
             value = {}
         if not isinstance(value, dict):
             raise ValueError(f"expected settings by dotted key, such as {{training.epochs: 1}}, found {value!r}")
-        own = {key: one for key, one in value.items() if key in ("each", "grid")}
-        if isinstance(own.get("each"), str):
-            own["each"] = [own["each"]]
-        plain = {str(key): one for key, one in value.items() if key not in own}
-        given = plain.pop("set", {})
-        if not isinstance(given, dict):
-            raise ValueError(f"set: expected settings by dotted key, such as {{training.epochs: 1}}, found {given!r}")
-        return {"set": {**given, **plain}, **own}
+        generating: dict[str, Any] = {}
+        plain: Overrides = {}
+        for key, content in value.items():
+            if key in ("each", "grid"):
+                generating[key] = content
+            else:
+                plain[str(key)] = content
+        if isinstance(generating.get("each"), str):
+            generating["each"] = [generating["each"]]
+        settings = plain.pop("set", {})
+        if not isinstance(settings, dict):
+            raise ValueError(
+                f"set: expected settings by dotted key, such as {{training.epochs: 1}}, found {settings!r}"
+            )
+        return {"set": {**settings, **plain}, **generating}
 
 
 class Scale(Model):
@@ -83,8 +90,10 @@ class Scale(Model):
 
     @field_validator("seeds", mode="before")
     @classmethod
-    def _some_seeds(cls, value: Any) -> Any:
-        return value if value is None else check_seeds(value)
+    def _check_seeds(cls, value: Any) -> Any:
+        if value is None:
+            return None
+        return check_seeds(value)
 
 
 class Study(Model):
@@ -128,35 +137,35 @@ class Study(Model):
 
     _origin: SourceLocations = PrivateAttr(default_factory=SourceLocations)
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
-    _whole: bool = PrivateAttr(default=True)  # no variant is left out
+    _has_all_variants: bool = PrivateAttr(default=True)  # False at a scale that leaves some out
     _scale: str = PrivateAttr(default="")  # at which it is opened
 
     @field_validator("variants", "published", mode="before")
     @classmethod
     def _names_as_words(cls, value: Any) -> Any:
-        return {str(name): one for name, one in value.items()} if isinstance(value, dict) else value
+        if not isinstance(value, dict):
+            return value
+        return {str(name): content for name, content in value.items()}
 
     @field_validator("published", mode="before")
     @classmethod
     def _figures(cls, value: Any) -> Any:
-        for row, printed in value.items() if isinstance(value, dict) else ():
-            rows = [list(printed.values())] if isinstance(printed, dict) else printed
-            counts = isinstance(rows, list) and all(isinstance(some, list) for some in rows)
-            if not counts or not all(isinstance(one, int | float) for some in rows for one in some):
-                raise ValueError(f"{row}: expected figures by column, such as {{sst: .52}}, or rows of counts")
-            if isinstance(printed, list) and any(len(some) != len(printed) for some in printed):
-                raise ValueError(f"{row}: expected as many counts in every row as there are rows")
+        if isinstance(value, dict):
+            for row, figures in value.items():
+                _check_figures(row, figures)
         return value
 
     @field_validator("seeds", mode="before")
     @classmethod
-    def _some_seeds(cls, value: Any) -> Any:
+    def _check_seeds(cls, value: Any) -> Any:
         return check_seeds(value)
 
     @field_validator("equal", mode="before")
     @classmethod
     def _one_or_both(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
+        if isinstance(value, str):
+            return [value]
+        return value
 
     @model_validator(mode="after")
     def _equal_to_baselines(self) -> Study:
@@ -169,97 +178,84 @@ class Study(Model):
     @field_validator("metrics", "equal")
     @classmethod
     def _nothing_twice(cls, value: list[str] | None) -> list[str] | None:
-        twice = next((one for one in value or [] if (value or []).count(one) > 1), None)
-        if twice is not None:
-            raise ValueError(f"'{twice}' is named twice")
+        for name in value or []:
+            if value is not None and value.count(name) > 1:
+                raise ValueError(f"'{name}' is named twice")
         return value
 
     def at(self, scale: str | None) -> Study:
         """The study at a scale, with nothing left to choose."""
-        chosen = self.choose_scale(scale)
-        own = self.scales.get(chosen or "", Scale())
-        variants = {name: one for name, one in self.variants.items() if name not in own.leave_out}
-        found = self.model_copy(
+        scale_name = self.choose_scale(scale) or ""
+        settings = self.scales.get(scale_name, Scale())
+        name, seeds = self.name, self.seeds
+        if scale_name:
+            name = f"{self.name}-{scale_name}"
+        if settings.seeds is not None:
+            seeds = settings.seeds
+        variants = {name: variant for name, variant in self.variants.items() if name not in settings.leave_out}
+        scaled = self.model_copy(
             update={
-                "name": f"{self.name}-{chosen}" if chosen else self.name,
-                "base": (own.base or self.base).replace("{scale}", chosen or ""),
-                "seeds": self.seeds if own.seeds is None else own.seeds,
-                "set": stacked(self.set, own.set),
+                "name": name,
+                "base": (settings.base or self.base).replace("{scale}", scale_name),
+                "seeds": seeds,
+                "set": stacked(self.set, settings.set),
                 "variants": variants,
             }
         )
-        found._origin, found._folder = self._origin, self._folder
-        found._whole, found._scale = len(variants) == len(self.variants), chosen or ""
-        return found
+        scaled._origin, scaled._folder = self._origin, self._folder
+        scaled._has_all_variants, scaled._scale = len(variants) == len(self.variants), scale_name
+        return scaled
 
     def choose_scale(self, scale: str | None) -> str | None:
-        """The scale asked for, else 'small' where the study has scales."""
-        scaled = "{scale}" in self.base
-        known = {*self.scales, *(SCALES if scaled else ())}
+        """The scale that the user names, else 'small' where the study has scales."""
+        names = set(self.scales)
+        if "{scale}" in self.base:
+            names.update(SCALES)
         if scale is None:
-            return "small" if "small" in known else next(iter(self.scales), None)
-        if scale not in known:
-            raise UserError(f"{self._origin.file}: no scale '{scale}'.{nearest(scale, known)}")
+            if "small" in names:
+                return "small"
+            return next(iter(self.scales), None)
+        if scale not in names:
+            raise UserError(f"{self._origin.file}: no scale '{scale}'.{nearest(scale, names)}", code="unknown-scale")
         return scale
 
-    def place_of_set(self, fault: str) -> str:
-        """Where the setting stands for all variants that a fault speaks of: the study's or its scale's."""
-        own = self.scales.get(self._scale, Scale()).set
-        key = next((key for key in self.set if f"{key}:" in fault), "")
-        where = ("scales", self._scale, "set") if key in own else ("set",)
-        return self._origin.location((*where, key) if key else where)
+    def location(self, *path: str) -> str:
+        """'study.yaml:7: variants.plain': where a key stands in the study's file."""
+        return self._origin.location(path)
+
+    def location_of_setting(self, fault: str) -> str:
+        """Where the setting for all variants stands that a fault names: in the study, or in its scale."""
+        scale_settings = self.scales.get(self._scale, Scale()).set
+        for key in self.set:
+            if f"{key}:" in fault:
+                if key in scale_settings:
+                    return self.location("scales", self._scale, "set", key)
+                return self.location("set", key)
+        return self.location("set")
 
     @property
     def seed_list(self) -> list[int]:
-        return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+        if isinstance(self.seeds, int):
+            return list(range(self.seeds))
+        return self.seeds
 
 
-def shipped_studies() -> dict[str, Path]:
-    """The studies that come with the package, the papers' and our own: 'papers/NAME' → file."""
-    folder = Path(str(resources.files("manyheads"))) / "recipes"
-    files = (file for one in STUDIES for file in sorted((folder / one).glob("*.yaml")))
-    return {str(file.relative_to(folder).with_suffix("")): file for file in files}
+def _check_figures(row: str, figures: Any) -> None:
+    """Figures by column, or a square of counts."""
+    lines = figures
+    if isinstance(figures, dict):
+        lines = [list(figures.values())]
+    if not _holds_numbers(lines):
+        raise ValueError(f"{row}: expected figures by column, such as {{sst: .52}}, or rows of counts")
+    if isinstance(figures, list) and any(len(line) != len(figures) for line in figures):
+        raise ValueError(f"{row}: expected as many counts in every row as there are rows")
 
 
-def load_study(source: str | Path) -> Study:
-    """A study from a YAML file, or the name of a shipped one."""
-    path, shipped = Path(source), shipped_studies()
-    if not path.is_file():
-        if str(source) not in shipped:
-            raise UserError(
-                f"No study '{source}': there is no such file, and no shipped study has that name."
-                f"{nearest(str(source), shipped)}"
-            )
-        path = shipped[str(source)]
-    origin, content = parse_file(path.resolve(), "base: recipe.yaml\n  variants:\n    plain: {}")
-    content.setdefault("name", path.stem)
-    try:
-        study = Study.model_validate(content)
-    except ValidationError as error:
-        raise explain_faults(error, origin, Study) from None
-    study._origin, study._folder = origin, Path.cwd() if path in shipped.values() else path.resolve().parent
-    _check_names(study)
-    return study
-
-
-def _check_names(study: Study) -> None:
-    """Names of variants that a scale leaves out, and seeds that are set as if they were any key."""
-    for name, scale in study.scales.items():
-        location = study._origin.location(("scales", name, "leave_out"))
-        for wanted in scale.leave_out:
-            if wanted not in study.variants:
-                raise UserError(f"{location}: no variant '{wanted}'.{nearest(wanted, study.variants)}")
-        if set(scale.leave_out) == set(study.variants):
-            raise UserError(f"{location}: nothing is left to compare.")
-    settings: dict[tuple[str, ...], Overrides] = {("set",): study.set}
-    settings |= {("variants", name): {**one.set, **one.grid} for name, one in study.variants.items()}
-    settings |= {("scales", name, "set"): one.set for name, one in study.scales.items()}
-    for where, keys in settings.items():
-        if "seed" in keys:
-            raise UserError(f"{study._origin.location(where)}: {SEEDS}")
-        for key, value in keys.items():
-            if isinstance(value, dict) and (key in SECTIONS or (key.startswith("tasks.") and key.count(".") == 1)):
-                raise UserError(
-                    f"{study._origin.location((*where, key))}: would replace all of the base's {key}; set its keys one "
-                    f"by one, such as {key}.{next(iter(value), 'KEY')}."
-                )
+def _holds_numbers(lines: Any) -> bool:
+    """Whether it is a list of lists of numbers."""
+    if not isinstance(lines, list):
+        return False
+    for line in lines:
+        if not isinstance(line, list) or not all(isinstance(figure, int | float) for figure in line):
+            return False
+    return True

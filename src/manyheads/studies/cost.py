@@ -1,4 +1,4 @@
-"""What a study would cost, said before it is run."""
+"""What a study would cost, before it is run."""
 
 from __future__ import annotations
 
@@ -7,45 +7,56 @@ from manyheads.errors import UserError
 from manyheads.parts.samplers import SamplerInput
 from manyheads.studies.config import Study
 from manyheads.studies.transfer import baseline_rows
-from manyheads.studies.variants import base_recipe, plan_runs, rows_of
+from manyheads.studies.variants import base_recipe, make_rows, plan_runs
 from manyheads.training.schedule import plan_schedule
 
 
 def describe_cost(study: Study) -> str:
     """'4 rows, 18 runs, 360,000 examples', at the scale that is run by default."""
-    at = study.at(None)
+    scaled = study.at(None)
+    seeds = len(scaled.seed_list)
     try:
-        base = base_recipe(at, {})
-        rows = rows_of(at, base)
-        shared = next((row for row in rows if row.name == at.to), rows[0])
-        one_seed = at.model_copy(update={"seeds": at.seed_list[:1]})
-        runs = plan_runs(one_seed, [*rows, *baseline_rows(at, base, shared, {})], {})
-    except UserError:  # its base is not here, or an encoder that must be fetched
-        return f"{len(at.variants)} variants × {_count(len(at.seed_list), 'seed')}"
-    seeds = len(at.seed_list)
+        base = base_recipe(scaled, {})
+        rows = make_rows(scaled, base)
+        reference = rows[0]
+        for row in rows:
+            if row.name == scaled.to:
+                reference = row
+        first_seed = scaled.model_copy(update={"seeds": scaled.seed_list[:1]})
+        runs = plan_runs(first_seed, [*rows, *baseline_rows(scaled, base, reference, {})], {})
+    except UserError:  # its base is not here, or an encoder that must be downloaded
+        return f"{len(scaled.variants)} variants × {_count(seeds, 'seed')}"
     words = [_count(len(rows), "row"), _count(len(runs) * seeds, "run")]
-    examples = [_examples(one.recipe) for one in runs]
-    if None not in examples:
-        words.append(f"{sum(one or 0 for one in examples) * seeds:,} examples")
+    examples = 0
+    for planned in runs:
+        run_examples = _examples(planned.recipe)
+        if run_examples is None:
+            return ", ".join(words)
+        examples += run_examples
+    words.append(f"{examples * seeds:,} examples")
     return ", ".join(words)
 
 
 def _examples(recipe: Recipe) -> int | None:
-    """How many a run trains on, as its caps and sampler say; None where the data alone would tell."""
-    sizes = {name: task.max_train for name, task in recipe.tasks.items()}
-    capped = {name: size for name, size in sizes.items() if size is not None}
-    if len(capped) < len(sizes):
-        return None
-    batches = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
-    schedule = plan_schedule(recipe, SamplerInput(capped, batches, recipe.seed))
-    return sum(
-        len(batch.rows)
-        for step in range(schedule.steps)
-        for one in schedule.rounds(step)
-        for batch in one
-        if batch.task in (recipe.training.active_tasks or capped)
-    )
+    """How many a run trains on, as its caps and sampler say; None where it depends on the data."""
+    sizes: dict[str, int] = {}
+    for name, task in recipe.tasks.items():
+        if task.max_train is None:
+            return None
+        sizes[name] = task.max_train
+    batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
+    schedule = plan_schedule(recipe, SamplerInput(sizes, batch_sizes, recipe.seed))
+    active_tasks = recipe.training.active_tasks or list(sizes)
+    examples = 0
+    for step in range(schedule.steps):
+        for batches in schedule.rounds(step):
+            for batch in batches:
+                if batch.task in active_tasks:
+                    examples += len(batch.rows)
+    return examples
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}s"

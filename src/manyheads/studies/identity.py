@@ -18,16 +18,8 @@ from manyheads.data.readers import find_file
 from manyheads.storage.files import file_sha256
 from manyheads.tasks.load import check_files
 
-PLACES = (
-    "name",
-    "description",
-    "output",
-    "checkpoint",
-    "imports",
-    "pretrain",
-    "report",
-    "trackers",
-)  # what does not change a result
+NO_EFFECT = ("name", "description", "output", "checkpoint", "imports", "pretrain", "report", "trackers")
+SPLITS = ("train", "dev")  # whose content decides a result
 
 
 def run_identity(recipe: Recipe) -> str:
@@ -37,45 +29,57 @@ def run_identity(recipe: Recipe) -> str:
     """
     check_files(recipe)
     content: dict[str, Any] = recipe.model_dump(mode="json", exclude_defaults=True)
-    for key in PLACES:
+    for key in NO_EFFECT:
         content.pop(key, None)
     with_old_keys(content)  # results exported by version 0.1 still count
-    content["data"] = {key: one for key, one in content.get("data", {}).items() if key != "root"}
-    content["encoder"] = {**content.get("encoder", {}), "name": _encoder(recipe)}
-    content["init"] = recipe.init and _folder_sums(Path(recipe.init) / "best")
-    sources = {
-        f"{name} {split}": [_source(one, recipe) for one in getattr(task, split) or []]
-        for name, task in recipe.tasks.items()
-        for split in ("train", "dev")
-    }
-    for task in content["tasks"].values():  # where data comes from is said by its content alone
+    content["data"] = content.get("data", {})
+    content["data"].pop("root", None)
+    content["encoder"] = {**content.get("encoder", {}), "name": _encoder_fingerprint(recipe)}
+    content["init"] = recipe.init and _folder_fingerprint(Path(recipe.init) / "best")
+    for task in content["tasks"].values():  # data is known by its content, whatever its files are called
         for key in ("train", "dev", "test", "predictions"):
             task.pop(key, None)
-    own = [fingerprint(Path(file)) for file in recipe.imports]
-    whole = json.dumps([__version__, content, sources, own], sort_keys=True)
-    return hashlib.sha256(whole.encode()).hexdigest()[:16]
+    plugins = [fingerprint(Path(file)) for file in recipe.imports]
+    text = json.dumps([__version__, content, _data_fingerprints(recipe), plugins], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _source(source: Source, recipe: Recipe) -> Any:
+def _data_fingerprints(recipe: Recipe) -> dict[str, list[Any]]:
+    fingerprints: dict[str, list[Any]] = {}
+    for name, task in recipe.tasks.items():
+        for split in SPLITS:
+            sources = getattr(task, split) or []
+            fingerprints[f"{name} {split}"] = [_source_fingerprint(source, recipe) for source in sources]
+    return fingerprints
+
+
+def _source_fingerprint(source: Source, recipe: Recipe) -> Any:
     if source.file is None:
         return source.model_dump(mode="json")
     file = find_file(source, Path(recipe.data.root or "."))
-    return _sum(file, file.stat().st_mtime_ns) if file else None
+    if file is None:
+        return None
+    return _content_sha256(file, file.stat().st_mtime_ns)
 
 
-def _encoder(recipe: Recipe) -> str:
+def _encoder_fingerprint(recipe: Recipe) -> str:
     folder = Path(recipe.encoder.name)
-    return _folder_sums(folder) if folder.is_dir() else recipe.encoder.name
+    if folder.is_dir():
+        return _folder_fingerprint(folder)
+    return recipe.encoder.name
 
 
-def _folder_sums(folder: Path) -> str:
-    files = sorted(one for one in folder.glob("*") if one.suffix in (".json", ".safetensors", ".txt"))
-    return " ".join(f"{one.name} {_sum(one, one.stat().st_mtime_ns)}" for one in files)
+def _folder_fingerprint(folder: Path) -> str:
+    words: list[str] = []
+    for file in sorted(folder.glob("*")):
+        if file.suffix in (".json", ".safetensors", ".txt"):
+            words.append(f"{file.name} {_content_sha256(file, file.stat().st_mtime_ns)}")
+    return " ".join(words)
 
 
 @lru_cache(maxsize=1024)
-def _sum(file: Path, changed: int) -> str:
-    """Of a file's content, packed or not."""
+def _content_sha256(file: Path, modified: int) -> str:
+    """Of a file's content, compressed or not; `modified` keeps the cache right when the file changes."""
     if file.suffix != ".gz":
         return file_sha256(file)
     with gzip.open(file) as content:

@@ -10,19 +10,19 @@ import torch
 
 from manyheads.console import Reporter
 from manyheads.errors import UserError
-from manyheads.studies.config import load_study
-from manyheads.studies.runner import run_here
+from manyheads.studies.load import load_study
+from manyheads.studies.runner import train_in_process
 from manyheads.studies.study import OpenStudy, open_study
 
 
 def try_studies(names: Sequence[str], output: Path, ends: bool, reporter: Reporter) -> list[str]:
     """Train the rows of every study, or only its first and last; returns the studies that failed."""
-    torch.set_num_threads(1)  # a toy does not pay for more
-    failed = []
+    torch.set_num_threads(1)  # a toy is too small for more
+    failed: list[str] = []
     for name in names:
         began = time.monotonic()
         try:
-            count = _try(open_smoke(name, output), ends)
+            count = _try_study(open_smoke(name, output), ends)
             reporter.say(f"{name}: {count} runs in {time.monotonic() - began:.1f} s")
         except UserError as fault:
             failed.append(name)
@@ -31,17 +31,21 @@ def try_studies(names: Sequence[str], output: Path, ends: bool, reporter: Report
 
 
 def open_smoke(name: str, output: Path) -> OpenStudy:
-    return open_study(name, "smoke" if "{scale}" in load_study(name).base else None, output, {}, seeds=[0])
+    scale = None
+    if "{scale}" in load_study(name).base:
+        scale = "smoke"
+    return open_study(name, scale, output, {}, seeds=[0])
 
 
-def _try(opened: OpenStudy, ends: bool) -> int:
-    rows = [row.name for row in [*opened.rows, *opened.baselines]]
-    wanted = {rows[0], rows[-1]} if ends else set(rows)
-    runs = [(identity, one) for identity, one in opened.runs if one.row in wanted]
-    for identity, one in runs:
+def _try_study(opened: OpenStudy, ends: bool) -> int:
+    names = opened.row_names
+    if ends:
+        names = [names[0], names[-1]]
+    runs = opened.runs_of(names)
+    for identity, planned in runs:
         try:
-            run_here(opened.location, identity, one)
+            train_in_process(opened.folder, identity, planned)
         except UserError as fault:
-            raise UserError(f"{one.label}: {fault}") from None
+            raise UserError(f"{planned.label}: {fault}", code=fault.code) from None
     opened.tables()
     return len(runs)

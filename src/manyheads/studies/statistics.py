@@ -68,21 +68,25 @@ class Difference:
     def p(self) -> float:
         """How likely so large a difference, or a larger one, is at most where there is none: the level at which the
         interval ends at 0."""
-        if self.error == 0 or self.mean == 0:
-            return 0.0 if self.mean else 1.0
+        if self.mean == 0:
+            return 1.0
+        if self.error == 0:
+            return 0.0
         parts = self.parts()
 
         def beyond(power: float) -> float:
             return float(_half(10.0**power, self.seeds, *parts)) - abs(self.mean)
 
-        return 10.0 ** optimize.brentq(beyond, LEAST_POWER, 0) if beyond(LEAST_POWER) > 0 else 0.0
+        if beyond(LEAST_POWER) <= 0:
+            return 0.0
+        return 10.0 ** optimize.brentq(beyond, LEAST_POWER, 0)
 
     def chance(self, size: float, looks: int = 1, seeds: int | None = None) -> float:
         """How often a difference of that size is found, by the first threshold of Holm's."""
         count = seeds or self.seeds
         a, b = self.parts(count)
-        seen = a * _spread_of_variance(count)  # as few seeds happen to show it
-        threshold = _half(LEVEL / looks, count, seen, b)
+        estimated = a * _spread_of_variance(count)  # as few seeds happen to show it
+        threshold = _half(LEVEL / looks, count, estimated, b)
         return float(stats.norm.sf((threshold - size) / math.sqrt(a + b)).mean())
 
     def detectable(self, looks: int = 1, seeds: int | None = None) -> float:
@@ -91,16 +95,21 @@ class Difference:
         top = 2 * float(_half(LEVEL / looks / 10, seeds or self.seeds, *self.parts(seeds)))
         return float(optimize.brentq(lambda size: self.chance(size, looks, seeds) - POWER, 0, top))
 
-    def seeds_for(self, size: float, looks: int, most: int) -> int | None:
-        """How many seeds would find such a difference; None where `most` would not, as with a dev set too small."""
+    def seeds_for(self, size: float, looks: int, limit: int) -> int | None:
+        """How many seeds would find such a difference; None where `limit` would not, as with a dev set too small."""
         if self.seeds == 1:
             return None  # one seed does not say how much seeds vary
-        return next((count for count in range(2, most + 1) if self.chance(size, looks, count) >= POWER), None)
+        for count in range(2, limit + 1):
+            if self.chance(size, looks, count) >= POWER:
+                return count
+        return None
 
 
 def _half(level: float, seeds: int, a: Any, b: float) -> Any:
     """√(t²·a + z²·b) at a level, of one a or of an array of them."""
-    t = stats.t.isf(level / 2, seeds - 1) if seeds > 1 else 0.0  # one seed: a is 0
+    t = 0.0  # one seed: a is 0
+    if seeds > 1:
+        t = stats.t.isf(level / 2, seeds - 1)
     return np.sqrt(t**2 * a + stats.norm.isf(level / 2) ** 2 * b)
 
 
@@ -118,54 +127,64 @@ def difference(
     """Metrics of two variants by seed, and the same on every bootstrap draw: [seeds, draws]."""
     by_seed = np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64)
     drawn = ours_drawn - theirs_drawn
+    seed_variance = 0.0
+    if len(by_seed) > 1:
+        seed_variance = float(by_seed.var(ddof=1))
     return Difference(
         mean=float(by_seed.mean()),
         seeds=len(by_seed),
-        seed_variance=float(by_seed.var(ddof=1)) if len(by_seed) > 1 else 0.0,
+        seed_variance=seed_variance,
         example_variance=float(drawn.mean(axis=0).var(ddof=1)),
         lasting=_lasting(drawn),
     )
 
 
-def middle(some: Sequence[Difference]) -> Difference:
-    """One that varies as the given ones do: the median of each variance."""
+def median_difference(differences: Sequence[Difference]) -> Difference:
+    """A difference of 0 with the median of each variance."""
+
+    def median(field: str) -> float:
+        return float(np.median([getattr(item, field) for item in differences]))
+
     return Difference(
         mean=0.0,
-        seeds=int(np.median([one.seeds for one in some])),
-        seed_variance=float(np.median([one.seed_variance for one in some])),
-        example_variance=float(np.median([one.example_variance for one in some])),
-        lasting=float(np.median([one.lasting for one in some])),
+        seeds=int(median("seeds")),
+        seed_variance=median("seed_variance"),
+        example_variance=median("example_variance"),
+        lasting=median("lasting"),
     )
 
 
 def _lasting(drawn: np.ndarray) -> float:
     """[seeds, draws] → the mean covariance of two seeds, as a share of the variance of the seeds' mean."""
     seeds = len(drawn)
-    whole = float(drawn.mean(axis=0).var(ddof=1))
-    if seeds == 1 or whole == 0:
+    variance_of_mean = float(drawn.mean(axis=0).var(ddof=1))
+    if seeds == 1 or variance_of_mean == 0:
         return 1.0
-    each = float(drawn.var(axis=1, ddof=1).sum())
-    between = (seeds**2 * whole - each) / (seeds * (seeds - 1))
-    return min(1.0, max(0.0, between / whole))
+    sum_of_variances = float(drawn.var(axis=1, ddof=1).sum())
+    covariance = (seeds**2 * variance_of_mean - sum_of_variances) / (seeds * (seeds - 1))
+    return min(1.0, max(0.0, covariance / variance_of_mean))
 
 
 def holm(p: Sequence[float]) -> list[float]:
     """p-values corrected for being looked at together: below 0.05 here is real at 5 % for the whole table."""
     order = np.argsort(p, kind="stable")
-    found = np.empty(len(p))
-    running = 0.0
-    for location, index in enumerate(order):
-        running = max(running, min(1.0, (len(p) - location) * p[index]))
-        found[index] = running
-    return found.tolist()
+    corrected = np.empty(len(p))
+    largest = 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(p) - rank) * p[index]))
+        corrected[index] = largest
+    return corrected.tolist()
 
 
 def verdicts(differences: Sequence[Difference], high_is_best: Sequence[bool]) -> list[Verdict]:
     """What may be said of each difference of a table."""
-    found: list[Verdict] = []
-    for one, corrected, high in zip(differences, holm([d.p for d in differences]), high_is_best, strict=True):
-        if corrected >= LEVEL:
-            found.append("not distinguishable")
+    corrected_p = holm([item.p for item in differences])
+    judged: list[Verdict] = []
+    for item, p, high in zip(differences, corrected_p, high_is_best, strict=True):
+        if p >= LEVEL:
+            judged.append("not distinguishable")
+        elif (item.mean > 0) == high:
+            judged.append("better")
         else:
-            found.append("better" if (one.mean > 0) == high else "worse")
-    return found
+            judged.append("worse")
+    return judged

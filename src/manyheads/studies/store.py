@@ -1,7 +1,7 @@
-"""What is left of a finished run: metrics, costs and its answers on dev, as ids and numbers; no text, no weights.
+"""Results of finished runs: metrics, costs and dev predictions, as ids and numbers; no text, no weights.
 
-A run's result is one small file under its identity. Files of a study go into one file to be kept or sent, and count
-as finished runs wherever they are taken in.
+A run's result is one small file under its identity. `export` puts results of many runs into one file; where it is
+imported, they count as finished runs.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from typing import Any
 import numpy as np
 
 from manyheads.errors import UserError
+from manyheads.inference.predict import read_dev_predictions
 from manyheads.runs.run import Run
 from manyheads.storage.files import write_bytes
 from manyheads.tasks.task import Task
 
-DIGITS = 4  # of a chance; numbers have more, because a correlation may rest on small differences
-
-
-RECORD = (  # what is kept of a run
+DIGITS = 4  # of a probability; values have more, because a correlation may rest on small differences
+RECORD_KEYS = (
     *("identity", "seed", "tasks", "dev", "metrics", "overall", "seconds", "gigabytes", "steps", "examples_seen"),
-    "answers",
+    "predictions",
 )
+OLD_PREDICTIONS_KEY = "answers"  # as version 0.1 called them
+NOT_AN_EXPORT = "not a file that `manyheads study export` wrote"
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run, with its answers."""
+    """A finished run, with its predictions."""
 
     identity: str
     seed: int
@@ -44,59 +46,81 @@ class Result:
     gigabytes: float
     steps: int
     examples_seen: dict[str, int]
-    predictions: dict[str, np.ndarray]  # [rows, classes] chances, or [rows] values
+    predictions: dict[str, np.ndarray]  # [examples, classes] probabilities, or [examples] values
     labels: dict[str, np.ndarray]
     ids: dict[str, list[str]]
 
 
-class Results:
-    """The results in a folder: read, write, collect, put together, take in."""
+class ResultStore:
+    """The results in a folder: read, write, collect, export, import."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._dev: dict[str, dict[str, Any]] = {}
+        self._dev_data: dict[str, Record] = {}
 
-    def file(self, identity: str) -> Path:
-        return self.folder / f"{identity}.json.gz"
+    def file(self, name: str) -> Path:
+        return self.folder / f"{name}.json.gz"
 
-    def have(self, identity: str) -> bool:
+    def has(self, identity: str) -> bool:
         return self.file(identity).is_file()
 
-    def identities(self) -> list[str]:
-        names = [file.name.removesuffix(".json.gz") for file in sorted(self.folder.glob("*.json.gz"))]
-        return [name for name in names if not name.startswith("dev-")]
+    def count(self) -> int:
+        """How many runs have a result."""
+        files = list(self.folder.glob("*.json.gz"))
+        dev_files = list(self.folder.glob("dev-*.json.gz"))
+        return len(files) - len(dev_files)
 
     def read(self, identity: str) -> Result:
-        record = _read(self.file(identity))
-        dev = {task: self._dev_rows(key) for task, key in record["dev"].items()}
-        tasks = {name: Task.from_json(one) for name, one in record["tasks"].items()}
-        kept = ("seed", "dev", "metrics", "overall", "seconds", "gigabytes", "steps", "examples_seen")
+        record = self._read_record(identity)
+        tasks: dict[str, Task] = {}
+        for name, content in record["tasks"].items():
+            tasks[name] = Task.from_json(content)
+        labels: dict[str, np.ndarray] = {}
+        ids: dict[str, list[str]] = {}
+        for name, fingerprint in record["dev"].items():
+            dev_data = self._read_dev_data(fingerprint)
+            labels[name] = np.array(dev_data["labels"])
+            ids[name] = dev_data["ids"]
+        predictions: dict[str, np.ndarray] = {}
+        for name, numbers in record["predictions"].items():
+            predictions[name] = np.array(numbers, dtype=np.float64)
         return Result(
             identity=identity,
+            seed=record["seed"],
             tasks=tasks,
-            **{key: record[key] for key in kept},
-            predictions={name: np.array(one, dtype=np.float64) for name, one in record["answers"].items()},
-            labels={name: np.array(one["labels"]) for name, one in dev.items()},
-            ids={name: one["ids"] for name, one in dev.items()},
+            dev=record["dev"],
+            metrics=record["metrics"],
+            overall=record["overall"],
+            seconds=record["seconds"],
+            gigabytes=record["gigabytes"],
+            steps=record["steps"],
+            examples_seen=record["examples_seen"],
+            predictions=predictions,
+            labels=labels,
+            ids=ids,
         )
 
     def collect(self, run: Run, identity: str) -> None:
         """Make the result of a finished run folder."""
-        from safetensors.numpy import load_file
-
         metrics = run.metrics
-        tensors = load_file(run.folder / "dev.safetensors")
-        names = [name for name in run.recipe.tasks if f"{name}.answers" in tensors]
-        dev = {name: metrics["data"][f"{name} dev"] for name in names}
+        tensors = read_dev_predictions(run.folder / "dev.safetensors")
+        names = [name for name in run.recipe.tasks if f"{name}.predictions" in tensors]
+        dev: dict[str, str] = {}
+        predictions: dict[str, list[Any]] = {}
         for name in names:
-            if not self.file(f"dev-{dev[name]}").is_file():
-                rows = {"ids": _ids(run, name), "labels": tensors[f"{name}.labels"].tolist()}
-                _write(self.file(f"dev-{dev[name]}"), rows)
-        saved = json.loads((run.folder / "tasks.json").read_text(encoding="utf-8"))
+            dev[name] = metrics["data"][f"{name} dev"]
+            predictions[name] = _rounded(tensors[f"{name}.predictions"])
+            dev_file = self.file(f"dev-{dev[name]}")
+            if not dev_file.is_file():
+                _write(dev_file, {"ids": _dev_ids(run, name), "labels": tensors[f"{name}.labels"].tolist()})
+        tasks: dict[str, Any] = {}
+        for task in json.loads((run.folder / "tasks.json").read_text(encoding="utf-8")):
+            if task["name"] in names:
+                tasks[task["name"]] = task
         record = {
             "identity": identity,
             "seed": run.recipe.seed,
-            "tasks": {one["name"]: one for one in saved if one["name"] in names},
+            "tasks": tasks,
             "dev": dev,
             "metrics": metrics["dev"]["metrics"],
             "overall": metrics["dev"]["overall"],
@@ -104,83 +128,116 @@ class Results:
             "gigabytes": metrics["peak_gigabytes"],
             "steps": metrics["steps"],
             "examples_seen": metrics["examples_seen"],
-            "answers": {name: _rounded(tensors[f"{name}.answers"]) for name in names},
+            "predictions": predictions,
         }
         _write(self.file(identity), record)
 
     def export(self, identities: list[str], file: Path) -> None:
-        """All of these, and the dev rows they stand on, as lines of one file."""
-        records = [_read(self.file(one)) for one in identities]
-        keys = sorted({key for one in records for key in one["dev"].values()})
-        lines = [{"dev": key, **self._dev_rows(key)} for key in keys] + [{"run": one} for one in records]
-        text = "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in lines)
-        write_bytes(file, gzip.compress(text.encode(), mtime=0))
+        """Write these results, and the dev data they were measured on, as lines of one file."""
+        fingerprints: set[str] = set()
+        run_lines = b""
+        for identity in identities:
+            record = self._read_record(identity)
+            fingerprints.update(record["dev"].values())
+            run_lines += _json_line({"run": record})
+        dev_lines = b""
+        for fingerprint in sorted(fingerprints):
+            dev_lines += _json_line({"dev": fingerprint, **self._read_dev_data(fingerprint)})
+        write_bytes(file, gzip.compress(dev_lines + run_lines, mtime=0))
 
-    def take_in(self, file: Path) -> int:
-        """Read such a file, all of it before any is kept; returns how many of its runs were not here yet."""
+    def import_file(self, file: Path) -> int:
+        """Read an export, all of it before any of it is stored; return how many of its runs are new."""
         if not file.is_file():
-            raise UserError(f"{file}: no such file; `manyheads study export STUDY --to FILE` writes one.")
+            raise UserError(
+                f"{file}: no such file; `manyheads study export STUDY --to FILE` writes one.", code="missing-file"
+            )
         try:
-            dev, runs = _read_export(file)
+            dev_data, runs = _read_export(file)
         except KeyError as error:
-            raise UserError(f"{file}: not a file that `manyheads study export` wrote: no {error}.") from None
+            raise UserError(f"{file}: {NOT_AN_EXPORT}: no {error}.", code="not-an-export") from None
         except (OSError, EOFError, zlib.error, ValueError, TypeError, AttributeError) as error:
-            raise UserError(f"{file}: not a file that `manyheads study export` wrote: {error}.") from None
-        new = [name for name in runs if not self.have(name)]
-        for name, content in {**dev, **{name: runs[name] for name in new}}.items():
+            raise UserError(f"{file}: {NOT_AN_EXPORT}: {error}.", code="not-an-export") from None
+        new_runs = [identity for identity in runs if not self.has(identity)]
+        for name, content in dev_data.items():
             if not self.file(name).is_file():
                 _write(self.file(name), content)
-        return len(new)
+        for identity in new_runs:
+            _write(self.file(identity), runs[identity])
+        return len(new_runs)
 
-    def _dev_rows(self, key: str) -> dict[str, Any]:
-        if key not in self._dev:
-            self._dev[key] = _read(self.file(f"dev-{key}"))
-        return self._dev[key]
+    def _read_record(self, identity: str) -> Record:
+        return _with_predictions(_read(self.file(identity)))
+
+    def _read_dev_data(self, fingerprint: str) -> Record:
+        if fingerprint not in self._dev_data:
+            self._dev_data[fingerprint] = _read(self.file(f"dev-{fingerprint}"))
+        return self._dev_data[fingerprint]
 
 
-def _read_export(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The dev rows and the runs of a file, by the names they are kept under; any fault is an exception."""
-    lines = [json.loads(line) for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
-    dev = {f"dev-{one['dev']}": {key: one[key] for key in ("ids", "labels")} for one in lines if "dev" in one}
-    runs = {one["run"]["identity"]: one["run"] for one in lines if "dev" not in one}
-    for name, run in runs.items():
-        absent = [key for key in RECORD if key not in run]
-        absent += [key for key in run.get("dev", {}).values() if f"dev-{key}" not in dev]
+def _with_predictions(record: Record) -> Record:
+    """A record as it is written today; version 0.1 called predictions answers."""
+    if OLD_PREDICTIONS_KEY in record:
+        record["predictions"] = record.pop(OLD_PREDICTIONS_KEY)
+    return record
+
+
+def _read_export(file: Path) -> tuple[dict[str, Record], dict[str, Record]]:
+    """The dev data and the runs of an export, by the names of their files; any fault is an exception."""
+    dev_data: dict[str, Record] = {}
+    runs: dict[str, Record] = {}
+    for line in gzip.decompress(file.read_bytes()).decode().splitlines():
+        content = json.loads(line)
+        if "dev" in content:
+            dev_data[f"dev-{content['dev']}"] = {"ids": content["ids"], "labels": content["labels"]}
+        else:
+            run = _with_predictions(content["run"])
+            runs[run["identity"]] = run
+    for identity, run in runs.items():
+        absent = [key for key in RECORD_KEYS if key not in run]
+        absent += [fingerprint for fingerprint in run.get("dev", {}).values() if f"dev-{fingerprint}" not in dev_data]
         if absent:
-            raise ValueError(f"run '{name}' lacks {', '.join(absent)}")
-    for name in [*dev, *runs]:
+            raise ValueError(f"run '{identity}' lacks {', '.join(absent)}")
+    for name in [*dev_data, *runs]:
         if not name.replace("-", "").isalnum():
             raise ValueError(f"'{name}' is not a run's identity")
-    return dev, runs
+    return dev_data, runs
 
 
-def _ids(run: Run, task: str) -> list[str]:
-    """The ids of a task's dev rows, from its prediction file."""
-    style = run.recipe.tasks[task].predictions
-    file = run.folder / "predictions" / style.file.format(task=task, split="dev")
+def _dev_ids(run: Run, task_name: str) -> list[str]:
+    """The ids of a task's dev examples, from its prediction file."""
+    style = run.recipe.tasks[task_name].predictions
+    file = run.folder / "predictions" / style.file.format(task=task_name, split="dev")
     if style.format == "course":
-        return [line.split(" , ")[0] for line in file.read_text(encoding="utf-8").splitlines()[1:]]
-    with file.open(encoding="utf-8", newline="") as rows:
-        return [row[0] for row in csv.reader(rows)][1:]
+        lines = file.read_text(encoding="utf-8").splitlines()[1:]
+        return [line.split(" , ")[0] for line in lines]
+    with file.open(encoding="utf-8", newline="") as content:
+        return [row[0] for row in csv.reader(content)][1:]
 
 
 def _rounded(predictions: np.ndarray) -> list[Any]:
     """Few digits, but never so few that another class would be the largest."""
-    short = np.round(predictions.astype(np.float64), DIGITS if predictions.ndim == 2 else DIGITS + 4)
-    if predictions.ndim == 2:
-        sure = short.argmax(axis=1) == predictions.argmax(axis=1)
-        short[~sure] = predictions[~sure]
-    return short.tolist()
+    if predictions.ndim != 2:
+        return np.round(predictions.astype(np.float64), DIGITS + 4).tolist()
+    rounded = np.round(predictions.astype(np.float64), DIGITS)
+    changed = rounded.argmax(axis=1) != predictions.argmax(axis=1)
+    rounded[changed] = predictions[changed]
+    return rounded.tolist()
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> Record:
     try:
-        content: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
+        content: Record = json.loads(gzip.decompress(file.read_bytes()))
     except (OSError, ValueError, EOFError, zlib.error) as error:
-        what = "Delete it; the run is then done again." if file.is_file() else "Import or run the study again."
-        raise UserError(f"{file}: a damaged result: {error}. {what}") from None
+        advice = "Delete it; the run is then done again."
+        if not file.is_file():
+            advice = "Import or run the study again."
+        raise UserError(f"{file}: a damaged result: {error}. {advice}", code="damaged-result") from None
     return content
 
 
-def _write(file: Path, content: dict[str, Any]) -> None:
-    write_bytes(file, gzip.compress(json.dumps(content, separators=(",", ":")).encode(), mtime=0))
+def _write(file: Path, content: Record) -> None:
+    write_bytes(file, gzip.compress(_json_line(content).rstrip(b"\n"), mtime=0))
+
+
+def _json_line(content: Record) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode() + b"\n"

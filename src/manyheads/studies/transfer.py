@@ -1,8 +1,8 @@
-"""Does sharing help? Every task alone, with each other task, and with all of them, and what changed.
+"""Does joint training help? Every task alone, with each other task, and with all of them, and what changed.
 
 The runs are those of one row of the study with tasks left out. At equal `examples` a task gets the very batches that it
-gets there, at the same rates (`training.active_tasks`); at equal `steps` the same number of optimizer steps, all of
-them its own, one batch of each task in each (batch round robin, whatever the row's sampler is).
+gets there, at the same learning rates (`training.active_tasks`); at equal `steps` the same number of optimizer steps,
+all of them its own, one batch of each task in each (batch round robin, whatever the row's sampler is).
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from itertools import combinations
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.parts.samplers import SamplerInput
+from manyheads.studies.columns import high_is_best, largest_difference
 from manyheads.studies.comparison import (
     Cell,
-    Found,
-    Measured,
+    FinishedResults,
+    RowMetrics,
     compare,
-    high_is_best,
-    mark,
-    most_apart,
+    missing_seeds,
+    set_verdicts,
     tasks_of,
-    unfinished,
 )
 from manyheads.studies.config import Overrides, Study, stacked
 from manyheads.studies.variants import ALL, Row, variant_recipe
@@ -30,104 +29,145 @@ from manyheads.tasks.load import load_tasks
 from manyheads.training.schedule import plan_schedule
 
 ALONE = "alone"
+WITH_ALL = "all"
 
 
 @dataclass(frozen=True)
 class TransferMatrix:
-    """What each task gained or lost from company: task → company (a task, or 'all') → cell."""
+    """What each task gained or lost by joint training: task → partner (a task, or 'all') → cell."""
 
     equal: str  # examples or steps
     tasks: list[str]
     alone: dict[str, Cell]
     cells: dict[str, dict[str, Cell]]
     looks: int
-    rows: dict[str, dict[str, str]]  # task → company, or 'alone' → the row that has it
+    row_names: dict[str, dict[str, str]]  # task → partner, or 'alone' → the row of these tasks
     missing: dict[str, int]  # row → how many of its seeds are not finished
-    most: dict[str, float]  # how far apart two values of a task can be
+    largest_differences: dict[str, float]  # how far apart two values of a task can be
 
 
-def baseline_rows(study: Study, base: Recipe, shared: Row, more: Overrides) -> list[Row]:
+def baseline_rows(study: Study, base: Recipe, reference: Row, overrides: Overrides) -> list[Row]:
     """A row for every task alone, and one for every pair where there are more than two tasks."""
     if study.baselines is None:
         return []
-    if list(shared.members) != [ALL]:
-        location = study._origin.location(("baselines",))
+    if list(reference.members) != [ALL]:
         raise UserError(
-            f"{location}: row '{shared.name}' is not one run that tasks could be left out of; choose with `to`."
+            f"{study.location('baselines')}: row '{reference.name}' is not one run that tasks could be left out of; "
+            "choose with `to`.",
+            code="several-runs",
         )
-    tasks = list(base.tasks)
-    sets = [(one,) for one in tasks] + (list(combinations(tasks, 2)) if len(tasks) > 2 else [])
-    own = shared.members[ALL]
+    task_sets: list[tuple[str, ...]] = [(task,) for task in base.tasks]
+    if len(task_sets) > 2:
+        task_sets += combinations(base.tasks, 2)
+    settings = reference.members[ALL]
     steps = 0
     if "steps" in study.equal:
-        whole = variant_recipe(study, own, more, shared.variant)
-        if whole.phases:
-            location = study._origin.location(("equal",))
-            raise UserError(
-                f"{location}: row '{shared.name}' has phases, which equal steps would leave out; take 'examples'."
-            )
-        steps = _steps(whole)
-    return [
-        Row(company(some, equal), shared.variant, {ALL: stacked(own, _left_with(some, equal, steps))})
-        for equal in study.equal
-        for some in sets
-    ]
+        steps = _steps_of(study, reference, overrides)
+    rows: list[Row] = []
+    for equal in study.equal:
+        for tasks in task_sets:
+            baseline = stacked(settings, _baseline_settings(tasks, equal, steps))
+            rows.append(Row(_row_name(tasks, equal), reference.variant, {ALL: baseline}))
+    return rows
 
 
-def company(tasks: tuple[str, ...], equal: str) -> str:
+def _steps_of(study: Study, reference: Row, overrides: Overrides) -> int:
+    """How many optimizer steps the reference takes."""
+    recipe = variant_recipe(study, reference.members[ALL], overrides, reference.variant)
+    if recipe.phases:
+        raise UserError(
+            f"{study.location('equal')}: row '{reference.name}' has phases, which equal steps would leave out; "
+            "take 'examples'.",
+            code="has-phases",
+        )
+    sizes: dict[str, int] = {}
+    shared_rows: dict[str, str | None] = {}
+    for name, data in load_tasks(recipe).items():
+        sizes[name] = len(data.train)
+        shared_rows[name] = data.rows
+    batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
+    return plan_schedule(recipe, SamplerInput(sizes, batch_sizes, recipe.seed, rows=shared_rows)).steps
+
+
+def _row_name(tasks: tuple[str, ...], equal: str) -> str:
     """The name of the row of these tasks without the others."""
-    name = f"{tasks[0]} alone" if len(tasks) == 1 else f"{' + '.join(tasks)} only"
-    return f"{name}, equal steps" if equal == "steps" else name
+    name = f"{' + '.join(tasks)} only"
+    if len(tasks) == 1:
+        name = f"{tasks[0]} alone"
+    if equal == "steps":
+        return f"{name}, equal steps"
+    return name
 
 
-def _left_with(tasks: tuple[str, ...], equal: str, steps: int) -> Overrides:
+def _baseline_settings(tasks: tuple[str, ...], equal: str, steps: int) -> Overrides:
     if equal == "examples":
         return {"training.active_tasks": list(tasks)}
-    own = {"tasks": list(tasks), "sampler": "batch-round-robin", "evaluate.weights": {}}
-    return {**own, "phases": [{"steps": steps}]}
+    return {
+        "tasks": list(tasks),
+        "sampler": "batch-round-robin",
+        "evaluate.weights": {},
+        "phases": [{"steps": steps}],
+    }
 
 
-def transfer_matrix(study: Study, base: Recipe, shared: Row, found: Found, equal: str) -> TransferMatrix:
+def transfer_matrix(
+    study: Study, base: Recipe, reference: Row, finished: FinishedResults, equal: str
+) -> TransferMatrix:
     """As far as runs are finished."""
-    tasks = list(base.tasks)
-    kinds = tasks_of(found)
-    planned = len(study.seed_list)
-    measured = {name: Measured(runs, base, kinds, planned) for name, runs in found.items() if runs}
-    rows = {task: _companies(task, tasks, shared.name, equal) for task in tasks}
+    task_names = list(base.tasks)
+    tasks = tasks_of(finished)
+    row_metrics: dict[str, RowMetrics] = {}
+    for name, runs in finished.items():
+        if runs:
+            row_metrics[name] = RowMetrics(runs, base, tasks, len(study.seed_list))
+    row_names = {task: _partner_rows(task, task_names, reference.name, equal) for task in task_names}
     alone: dict[str, Cell] = {}
     cells: dict[str, dict[str, Cell]] = {}
-    looked: list[tuple[Cell, bool]] = []
-    for task in tasks:
-        lonely = measured.get(rows[task][ALONE])
-        if lonely is None:
+    compared: list[tuple[Cell, bool]] = []
+    for task in task_names:
+        single_task = row_metrics.get(row_names[task][ALONE])
+        if single_task is None:
             continue
-        alone[task] = Cell(lonely.values(task))
+        alone[task] = Cell(single_task.values(task))
         cells[task] = {}
-        for other, row in rows[task].items():
-            if other != ALONE and row in measured:
-                cell = Cell(measured[row].values(task), difference=compare(task, measured[row], lonely))
-                cells[task][other] = cell
-                if cell.difference is not None:
-                    looked.append((cell, high_is_best(task, kinds)))
-    mark(looked)
-    names = dict.fromkeys(name for some in rows.values() for name in some.values() if name != shared.name)
-    missing = unfinished(study, list(names), found)
-    most = {task: most_apart(task, kinds) for task in tasks}
-    return TransferMatrix(equal, tasks, alone, cells, len(looked), rows, missing, most)
+        for partner, row_name in row_names[task].items():
+            if partner == ALONE or row_name not in row_metrics:
+                continue
+            joint = row_metrics[row_name]
+            cell = Cell(joint.values(task), difference=compare(task, joint, single_task))
+            cells[task][partner] = cell
+            if cell.difference is not None:
+                compared.append((cell, high_is_best(task, tasks)))
+    set_verdicts(compared)
+    return TransferMatrix(
+        equal=equal,
+        tasks=task_names,
+        alone=alone,
+        cells=cells,
+        looks=len(compared),
+        row_names=row_names,
+        missing=missing_seeds(study, _baseline_names(row_names, reference.name), finished),
+        largest_differences={task: largest_difference(task, tasks) for task in task_names},
+    )
 
 
-def _companies(task: str, tasks: list[str], shared: str, equal: str) -> dict[str, str]:
-    """With whom a task is trained → the row in which it is."""
-    others = [other for other in tasks if other != task] if len(tasks) > 2 else []
-    pairs = {other: company(tuple(sorted((task, other), key=tasks.index)), equal) for other in others}
-    return {ALONE: company((task,), equal), **pairs, "all": shared}
+def _partner_rows(task: str, tasks: list[str], reference: str, equal: str) -> dict[str, str]:
+    """With whom a task is trained → the row of these tasks."""
+    rows = {ALONE: _row_name((task,), equal)}
+    if len(tasks) > 2:
+        for partner in tasks:
+            if partner != task:
+                pair = tuple(sorted((task, partner), key=tasks.index))
+                rows[partner] = _row_name(pair, equal)
+    rows[WITH_ALL] = reference
+    return rows
 
 
-def _steps(recipe: Recipe) -> int:
-    """How many optimizer steps the recipe takes."""
-    loaded = load_tasks(recipe)
-    sizes = {name: len(data.train) for name, data in loaded.items()}
-    batches = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
-    return plan_schedule(
-        recipe, SamplerInput(sizes, batches, recipe.seed, rows={name: one.rows for name, one in loaded.items()})
-    ).steps
+def _baseline_names(row_names: dict[str, dict[str, str]], reference: str) -> list[str]:
+    """Every baseline row once."""
+    names: list[str] = []
+    for by_partner in row_names.values():
+        for name in by_partner.values():
+            if name != reference and name not in names:
+                names.append(name)
+    return names

@@ -15,12 +15,13 @@ from manyheads.errors import UserError
 from manyheads.studies.config import Overrides, Study, Variant, stacked
 from manyheads.tasks.resolve import load_recipe
 
-ALL = ""  # the member of a row whose one run answers for every task
+ALL = ""  # the member of a row whose one run has all tasks
+CheckRecipe = Callable[[Recipe], None]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: one run that answers for all tasks (under ''), or a run for each task."""
+    """A row of the table: one run of all tasks (under ''), or a run for each task."""
 
     name: str
     variant: str  # of the study's file, from which it is made
@@ -28,7 +29,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRun:
     """One run of a study."""
 
     row: str
@@ -39,158 +40,154 @@ class Planned:
     @property
     def label(self) -> str:
         """'cross, seed 0' or 'alone: sst, seed 0'."""
-        return f"{self.row}{f': {self.member}' if self.member else ''}, seed {self.seed}"
+        if self.member:
+            return f"{self.row}: {self.member}, seed {self.seed}"
+        return f"{self.row}, seed {self.seed}"
 
 
-def base_recipe(study: Study, more: Overrides) -> Recipe:
+def base_recipe(study: Study, overrides: Overrides) -> Recipe:
     """The recipe that all variants start from."""
-    return variant_recipe(study, {}, more, "")
+    return variant_recipe(study, {}, overrides, "")
 
 
 def variant_recipe(
-    study: Study, own: Overrides, more: Overrides, variant: str, check: Callable[[Recipe], None] | None = None
+    study: Study, settings: Overrides, overrides: Overrides, variant: str, check: CheckRecipe | None = None
 ) -> Recipe:
-    """The recipe of a row, or of one of its runs. What makes the row stands above what the command line says of all."""
-    beside = study._folder / study.base
+    """The recipe of a row, or of one of its runs: the row's settings come last, after the command line's overrides."""
 
     def load(*layers: Overrides) -> Recipe:
-        found = load_recipe(beside if beside.is_file() else study.base, stacked(*layers))
-        if check:
-            check(found)
-        return found
+        return _load_base(study, stacked(*layers), check)
 
     try:
-        return load(study.set, more, own)
+        return load(study.set, overrides, settings)
     except UserError as fault:
-        told = str(fault).replace("command line: ", "")
-        # whose fault is it? Of what comes first and shows it alone
-        if _has_fault(load, fault):
-            raise UserError(f"{study._origin.location(('base',))}: {told}") from None
-        if _has_fault(load, fault, study.set):
-            raise UserError(f"{study.place_of_set(told)}: {told}") from None
-        if not variant or _has_fault(load, fault, study.set, more):
+        message = str(fault).replace("command line: ", "")
+        # the fault is that of the first layer that shows it alone
+        if _fails_alike(load, fault):
+            raise UserError(f"{study.location('base')}: {message}", code=fault.code) from None
+        if _fails_alike(load, fault, study.set):
+            raise UserError(f"{study.location_of_setting(message)}: {message}", code=fault.code) from None
+        if not variant or _fails_alike(load, fault, study.set, overrides):
             raise
-        raise UserError(f"{study._origin.location(('variants', variant))}: {told}") from None
+        raise UserError(f"{study.location('variants', variant)}: {message}", code=fault.code) from None
 
 
-def _has_fault(load: Callable[..., Recipe], wanted: UserError, *layers: Overrides) -> bool:
+def _load_base(study: Study, settings: Overrides, check: CheckRecipe | None) -> Recipe:
+    base: str | Path = study.base
+    beside_the_study = study._folder / study.base
+    if beside_the_study.is_file():
+        base = beside_the_study
+    recipe = load_recipe(base, settings)
+    if check is not None:
+        check(recipe)
+    return recipe
+
+
+def _fails_alike(load: Callable[..., Recipe], fault: UserError, *layers: Overrides) -> bool:
     try:
         load(*layers)
-    except UserError as found:
-        return str(found) == str(wanted)
+    except UserError as new_fault:
+        return str(new_fault) == str(fault)
     return False
 
 
-def rows_of(study: Study, base: Recipe) -> list[Row]:
+def make_rows(study: Study, base: Recipe) -> list[Row]:
     """The rows in the order of the file."""
-    return [row for name, variant in study.variants.items() for row in _rows(study, name, variant, base)]
-
-
-def check_names(study: Study, rows: list[Row]) -> None:
-    """No two rows, baselines among them, may answer to one name."""
-    names = [row.name for row in rows]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UserError(f"{study._origin.location(('variants',))}: two rows are called '{twice}'.")
-
-
-def check_overrides(study: Study, more: Overrides) -> None:
-    """The command line may change what all rows have in common, not what tells them apart."""
-    kept = more.get("tasks")
+    rows: list[Row] = []
     for name, variant in study.variants.items():
-        for key in (*variant.set, *variant.grid):
-            given = next((one for one in more if _meet(one, key)), None)
-            if given is not None:
-                raise UserError(
-                    f"command line: {given}: row '{name}' sets {key} itself, so it cannot be set for all rows. "
-                    "Change it in the study's file, or in a copy of it."
-                )
-        own = variant.set.get("tasks")
-        if isinstance(kept, list) and isinstance(own, list):
-            gone = next((task for task in own if task not in kept and task != "{task}"), None)
-            if gone is not None:
-                raise UserError(f"command line: tasks: row '{name}' trains '{gone}', which is left out.")
-
-
-def _meet(one: str, other: str) -> bool:
-    """Whether two dotted keys are the same, or one holds the other; which tasks there are is another matter."""
-    pairs = list(zip(one.split("."), other.split("."), strict=False))
-    if pairs == [("tasks", "tasks")]:
-        return False
-    return all(a == b or "*" in (a, b) for a, b in pairs)
+        rows += _variant_rows(study, name, variant, base)
+    return rows
 
 
 def plan_runs(
-    study: Study, rows: list[Row], more: Overrides, check: Callable[[Recipe], None] | None = None
-) -> list[Planned]:
+    study: Study, rows: list[Row], overrides: Overrides, check: CheckRecipe | None = None
+) -> list[PlannedRun]:
     """Every run of a study: all seeds of a row before the next row."""
-    return [
-        Planned(row.name, member, seed, variant_recipe(study, own, stacked(more, {"seed": seed}), row.variant, check))
-        for row in rows
-        for seed in study.seed_list
-        for member, own in row.members.items()
-    ]
+    runs: list[PlannedRun] = []
+    for row in rows:
+        for seed in study.seed_list:
+            with_seed = stacked(overrides, {"seed": seed})
+            for member, settings in row.members.items():
+                recipe = variant_recipe(study, settings, with_seed, row.variant, check)
+                runs.append(PlannedRun(row.name, member, seed, recipe))
+    return runs
 
 
 # --- rows that a variant stands for -----------------------------------------------------------------------------
 
 
-def _rows(study: Study, name: str, variant: Variant, base: Recipe) -> list[Row]:
-    choices: list[dict[str, Any]] = [
-        dict(zip(variant.grid, values, strict=True)) for values in itertools.product(*variant.grid.values())
-    ]
-    layers: list[int | None] = [None]
-    if "layer" in variant.each:
-        try:
-            layers = list(range(1, _depth(base) + 1))
-        except UserError as fault:
-            raise UserError(f"{study._origin.location(('variants', name, 'each'))}: {fault}") from None
-    rows = []
-    for chosen, layer in itertools.product(choices, layers):
-        words: dict[str, Any] = {"layer": layer} if layer is not None else {}
-        short = {key.rpartition(".")[2]: value for key, value in chosen.items()}
-        title = _titled(name, {**short, **words})
-        own = stacked(variant.set, chosen)
-        if "task" not in variant.each:
-            rows.append(Row(title, name, {ALL: _filled(own, words)}))
-            continue
-        tasks = list(base.tasks)
-        members = {}
-        for task in tasks:
-            last = [*(one for one in tasks if one != task), task]
-            counts = {"evaluate.weights": {one: float(one == task) for one in tasks}}  # which model is its best
-            given = _filled(own, {**words, "task": task, "last": last})
-            members[task] = given if "tasks" in given else {**counts, **given}
-        rows.append(Row(title, name, members))
+def _variant_rows(study: Study, name: str, variant: Variant, base: Recipe) -> list[Row]:
+    """A row for every combination of the grid and every layer."""
+    layer_words = _layer_words(study, name, variant, base)
+    rows: list[Row] = []
+    for combination in itertools.product(*variant.grid.values()):
+        chosen = dict(zip(variant.grid, combination, strict=True))
+        short_names = {key.rpartition(".")[2]: value for key, value in chosen.items()}
+        for words in layer_words:
+            title = _title(name, {**short_names, **words})
+            settings = stacked(variant.set, chosen)
+            members = {ALL: _fill(settings, words)}
+            if "task" in variant.each:
+                members = _task_members(settings, words, list(base.tasks))
+            rows.append(Row(title, name, members))
     return rows
 
 
-def _titled(name: str, values: dict[str, Any]) -> str:
-    """The row's name with its values in the places it leaves for them, else after it."""
-    rest = []
+def _layer_words(study: Study, name: str, variant: Variant, base: Recipe) -> list[dict[str, Any]]:
+    """What '{layer}' stands for in each row: nothing, or every layer of the encoder."""
+    if "layer" not in variant.each:
+        return [{}]
+    try:
+        depth = _encoder_depth(base)
+    except UserError as fault:
+        raise UserError(f"{study.location('variants', name, 'each')}: {fault}", code=fault.code) from None
+    return [{"layer": layer} for layer in range(1, depth + 1)]
+
+
+def _task_members(settings: Overrides, words: dict[str, Any], tasks: list[str]) -> dict[str, Overrides]:
+    """A run for each task. A run of all tasks keeps the checkpoint that is best for its own."""
+    members: dict[str, Overrides] = {}
+    for task in tasks:
+        last = [name for name in tasks if name != task]
+        last.append(task)
+        filled = _fill(settings, {**words, "task": task, "last": last})
+        if "tasks" not in filled:
+            weights = {name: float(name == task) for name in tasks}
+            filled = {"evaluate.weights": weights, **filled}
+        members[task] = filled
+    return members
+
+
+def _title(name: str, values: dict[str, Any]) -> str:
+    """The row's name with its values where it says '{key}', the others after it."""
+    appended: list[str] = []
     for key, value in values.items():
-        shown = value if isinstance(value, str) else json.dumps(value)
+        text = value
+        if not isinstance(value, str):
+            text = json.dumps(value)
         if f"{{{key}}}" in name:
-            name = name.replace(f"{{{key}}}", shown)
+            name = name.replace(f"{{{key}}}", text)
         else:
-            rest.append(f"{key} {shown}")
-    return f"{name} ({', '.join(rest)})" if rest else name
+            appended.append(f"{key} {text}")
+    if not appended:
+        return name
+    return f"{name} ({', '.join(appended)})"
 
 
-def _filled(value: Any, words: dict[str, Any]) -> Any:
+def _fill(value: Any, words: dict[str, Any]) -> Any:
     """'{task}' alone becomes the word itself, whatever its type; within a longer text it is written out."""
     if isinstance(value, dict):
-        return {_filled(key, words): _filled(one, words) for key, one in value.items()}
+        return {_fill(key, words): _fill(content, words) for key, content in value.items()}
     if isinstance(value, list):
-        return [_filled(one, words) for one in value]
+        return [_fill(item, words) for item in value]
     if isinstance(value, str):
-        for word, epoch_description in words.items():
+        for word, replacement in words.items():
             if value == f"{{{word}}}":
-                return epoch_description
-            value = value.replace(f"{{{word}}}", str(epoch_description))
+                return replacement
+            value = value.replace(f"{{{word}}}", str(replacement))
     return value
 
 
-def _depth(base: Recipe) -> int:
+def _encoder_depth(base: Recipe) -> int:
     config = read_config(Path(locate(base.encoder.name, base.encoder.revision).folder))
     return int(config.get("num_hidden_layers", config.get("n_layers", 0)))

@@ -13,7 +13,8 @@ from manyheads.reports.figures.style import styled
 from manyheads.reports.pages.page import FigureBook, Section, write_page
 from manyheads.reports.pages.run import error_row
 from manyheads.studies import tables as render
-from manyheads.studies.comparison import Found, StudyTable
+from manyheads.studies.comparison import FinishedResults, StudyTable
+from manyheads.studies.footer import all_missing, footer
 from manyheads.studies.store import Result
 from manyheads.studies.study import OpenStudy
 from manyheads.studies.transfer import TransferMatrix
@@ -27,7 +28,7 @@ TRANSFER = "Change against training alone; bold is real, ≈ not distinguishable
 
 def study_report(opened: OpenStudy) -> tuple[str, FigureBook]:
     """The page of a study, of what is finished, and its figures."""
-    found = opened.found()
+    found = opened.finished_results()
     results, matrices = opened.tables()
     book = FigureBook()
     notes: list[str] = []
@@ -40,9 +41,7 @@ def study_report(opened: OpenStudy) -> tuple[str, FigureBook]:
             _runs(opened),
         ]
         title = f"{opened.study.name}: report of a study"
-        page = write_page(
-            title, _lead(opened, results, matrices), sections, [*render.footer(results, matrices), *notes]
-        )
+        page = write_page(title, _lead(opened, results, matrices), sections, [*footer(results, matrices), *notes])
     return page, book
 
 
@@ -54,8 +53,8 @@ def _lead(opened: OpenStudy, results: StudyTable, matrices: Sequence[TransferMat
     seeds = len(study.seed_list)
     paper = f" Paper {study.paper}, {', '.join(study.covers)}." if study.paper else ""
     lead.append(
-        f'<p class="soft">{len(opened.rows)} rows × {seeds} seed{"s" if seeds > 1 else ""} on {escape(tasks)}, with '
-        f"{escape(opened.base.encoder.name)}.{escape(paper)}</p>"
+        f'<p class="soft">{len(opened.variant_rows)} rows × {seeds} seed{"s" if seeds > 1 else ""} on {escape(tasks)}, '
+        f"with {escape(opened.base.encoder.name)}.{escape(paper)}</p>"
     )
     told = verdicts(results, matrices)
     items = "".join(f'<li>{escape(text)} <a href="#{where}">see</a></li>' for text, where in told)
@@ -89,14 +88,14 @@ def verdicts(results: StudyTable, matrices: Sequence[TransferMatrix]) -> list[tu
                     told.append(
                         (f"{task} {does} from the company of {other} at equal {matrix.equal}: {change}.", "transfer")
                     )
-    missing = render.all_missing(results, matrices)
+    missing = all_missing(results, matrices)
     if missing:
         count = sum(missing.values())
         told.append((f"Not finished: {count} row-seed{'s' if count > 1 else ''} of the study.", "runs"))
     return told
 
 
-def _results(opened: OpenStudy, results: StudyTable, found: Found, book: FigureBook) -> Section:
+def _results(opened: OpenStudy, results: StudyTable, found: FinishedResults, book: FigureBook) -> Section:
     section = Section("results", "Results")
     columns = list(results.columns)
     if opened.study.layout == "confusion":
@@ -153,7 +152,7 @@ def _transfer(matrices: Sequence[TransferMatrix], book: FigureBook) -> Section:
     return section
 
 
-def _labels(opened: OpenStudy, results: StudyTable, found: Found, notes: list[str]) -> Section:
+def _labels(opened: OpenStudy, results: StudyTable, found: FinishedResults, notes: list[str]) -> Section:
     """Labels that every seed of the row that is compared with contradicts with confidence."""
     section = Section("labels", "Labels to look at")
     seeds = found.get(results.reference, {})
@@ -184,7 +183,7 @@ def _labels(opened: OpenStudy, results: StudyTable, found: Found, notes: list[st
 def _runs(opened: OpenStudy) -> Section:
     """Which runs are not finished, and why any has failed."""
     section = Section("runs", "Runs")
-    standings = opened.standings()
+    standings = opened.run_statuses()
     counts = Counter(one.state for one in standings)
     section.text(", ".join(f"{count} {state}" for state, count in counts.items()) + ".")
     section.table(

@@ -1,0 +1,145 @@
+"""What is wrong with a recipe's data, before hours of training are spent on it. Reads everything, trains nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from manyheads.checks.findings import SEVERITIES, Finding, Severity
+from manyheads.checks.labels import check_balance
+from manyheads.checks.lengths import LengthLimit, NoEncoder, find_truncation, read_limit
+from manyheads.checks.repeated import find_common_sentences, find_conflicts, find_duplicates, find_overlap
+from manyheads.checks.rows import check_files, find_bad_rows, find_odd_texts
+from manyheads.checks.split import Split
+from manyheads.config.recipe import Recipe
+from manyheads.config.task import Source
+from manyheads.console import Reporter
+from manyheads.data.dataset import read_rows
+from manyheads.data.labels import LabelReader
+from manyheads.data.table import Columns, Table
+from manyheads.errors import UserError
+from manyheads.tasks.load import check_files as check_files_exist
+from manyheads.tasks.load import choose_columns, present_sources, same_rows
+from manyheads.tasks.resolve import choose_reader
+
+Splits = dict[str, Split]
+
+
+def check_data(recipe: Recipe, reporter: Reporter | None = None) -> list[Finding]:
+    """Everything found in the data of a recipe's tasks, the gravest of each task first."""
+    reporter = reporter or Reporter(quiet=True)
+    check_files_exist(recipe)
+    limit = read_limit(recipe.encoder)
+    findings: list[Finding] = []
+    tasks: dict[str, Splits] = {}
+    for name in recipe.tasks:
+        reporter.say(f"checking {name} …")
+        check = TaskCheck(recipe, name, limit)
+        findings += check.findings()
+        tasks[name] = check.splits
+    findings += _compare_tasks(tasks)
+    findings += _would_train(recipe, can_load=isinstance(limit, LengthLimit))
+    order = [*tasks, ""]
+    return sorted(findings, key=lambda finding: (order.index(finding.task), SEVERITIES.index(finding.severity)))
+
+
+def _compare_tasks(tasks: dict[str, Splits]) -> Iterator[Finding]:
+    """Sentences of one task's dev that another task trains on."""
+    for name, splits in tasks.items():
+        for trained_name, trained_splits in tasks.items():
+            if trained_name != name and "dev" in splits and "train" in trained_splits:
+                yield from find_common_sentences(splits["dev"], trained_splits["train"])
+
+
+def _would_train(recipe: Recipe, can_load: bool) -> Iterator[Finding]:
+    """Whether training would start but for bad rows: parts that do not fit each other, the labels or the encoder."""
+    from manyheads.tasks.load import load_tasks
+    from manyheads.training.setup import assemble
+
+    skipping = recipe.model_copy(deep=True)
+    skipping._locations = recipe._locations
+    for settings in skipping.tasks.values():
+        settings.bad_rows = "skip"
+    try:
+        if can_load:
+            assemble(skipping, skipping.folder, Reporter(quiet=True))
+        else:
+            load_tasks(skipping)
+    except UserError as fault:
+        yield Finding("", "", "recipe", "error", 1, 1, f"Training would not start: {fault}")
+
+
+class TaskCheck:
+    """The check of one task; `splits` holds what could be read."""
+
+    def __init__(self, recipe: Recipe, task: str, limit: LengthLimit | NoEncoder) -> None:
+        self.recipe, self.task, self.limit = recipe, task, limit
+        self.settings = recipe.tasks[task]
+        self.root = Path(recipe.data.root or ".")
+        self.splits: Splits = {}
+        self.columns: Columns | None = None
+        self.reader: LabelReader | None = None
+
+    def findings(self) -> Iterator[Finding]:
+        notes: list[str] = []
+        sources: dict[str, list[Source]] = {}
+        for split_name in ("train", "dev", "test"):
+            sources[split_name] = present_sources(self.recipe, self.task, split_name, notes)
+        if not sources["train"]:
+            location = self.recipe.location("tasks", self.task, "train")
+            raise UserError(f"{location}: none of its optional files is there.", code="missing-file")
+        for split_name, split_sources in sources.items():
+            if not split_sources:
+                continue
+            try:
+                table = self._read(split_name, split_sources)
+            except UserError as fault:  # a column that is not there, or a file that is not what it claims to be
+                yield Finding(self.task, split_name, "unreadable", "error", 1, 1, str(fault))
+                if self.columns is None:
+                    return
+                continue
+            if split_name == "train":
+                yield from self._choose_reader(table)
+            columns = [column.to_pylist() for column in table.texts]
+            split = Split(self.task, split_name, table, list(zip(*columns, strict=True)))
+            self.splits[split_name] = split
+            yield from self._check_split(split, split_sources)
+
+    def _read(self, split_name: str, sources: list[Source]) -> Table:
+        if self.columns is None:
+            self.columns = choose_columns(self.settings, sources[0], self.root)
+        columns = self.columns
+        if split_name == "test":
+            columns = Columns(columns.text, None, columns.id)
+        location = self.recipe.location("tasks", self.task, split_name)
+        return read_rows(sources, self.root, split_name, columns, location)
+
+    def _choose_reader(self, train: Table) -> Iterator[Finding]:
+        assert self.columns is not None
+        try:
+            self.reader = choose_reader(self.settings, self.columns, train.distinct_labels())
+        except ValueError as fault:
+            message = f"The labels cannot be understood: {fault}."
+            yield Finding(self.task, "train", "labels", "error", 1, 1, message)
+
+    def _check_split(self, split: Split, sources: list[Source]) -> Iterator[Finding]:
+        assert self.columns is not None
+        bad_row: Severity = "error"
+        if (self.settings.bad_rows or self.recipe.data.bad_rows) == "skip":
+            bad_row = "warning"
+        no_label = bad_row
+        if self.task in same_rows(self.recipe):  # another task may have the label
+            no_label = "note"
+        yield from find_bad_rows(split, self.reader, bad_row, no_label)
+        yield from check_files(split, sources, self.root, self.columns)
+        yield from find_odd_texts(split)
+        yield from find_duplicates(split)
+        yield from find_conflicts(split)
+        if split.name != "train" and "train" in self.splits:
+            yield from find_overlap(self.splits["train"], split)
+        if not split.usable_rows:
+            return
+        if split.labels and self.reader is not None:
+            yield from check_balance(split, self.reader, self.splits["train"])
+        encoding = self.recipe.tasks[self.settings.head_of or self.task].encoding
+        yield from find_truncation(split, encoding, self.limit)

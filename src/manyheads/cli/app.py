@@ -1,0 +1,75 @@
+"""The command line: every command, and how it ends. Commands import what they need themselves, so --help is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from manyheads.cli import inspect, predict, report, train
+from manyheads.cli.demo import demo
+from manyheads.cli.study import app as study_app
+from manyheads.errors import Interrupted, UserError
+
+app = typer.Typer(
+    name="manyheads",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        from manyheads import __version__
+
+        print(f"manyheads {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Train one shared BERT-family encoder for many text tasks, and serve every head from one encoder pass."""
+
+
+COMMANDS = (  # in the order of --help
+    *(train.train, train.pretrain, train.resume),
+    *(predict.evaluate, predict.predict),
+    *(inspect.recipes, inspect.parts),
+    *(report.conflicts, report.report),
+    *(inspect.plan, inspect.check, inspect.doctor),
+    demo,
+)
+for command in COMMANDS:
+    app.command()(command)
+app.add_typer(study_app, name="study")
+
+
+def main() -> None:
+    """Entry point: a user's fault is one message and exit code 2, never a traceback."""
+    try:
+        app(prog_name="manyheads")
+    except UserError as fault:
+        _fail(fault)
+    except Interrupted as interruption:
+        if os.environ.get("RANK", "0") == "0":  # of several processes the first prints
+            print(interruption, file=sys.stderr)
+        sys.exit(interruption.exit_code)
+    except Exception as fault:
+        from manyheads.config.plugins import explain_fault
+
+        explained = explain_fault(fault)
+        if explained is None:
+            raise  # a bug of ours: the traceback helps
+        _fail(explained)
+
+
+def _fail(fault: UserError) -> NoReturn:
+    print(f"error: {fault} [{fault.code}]", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,31 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from manyheads.config.recipe import Recipe
+
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a shipped recipe.")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Settings that replace the recipe's.")
+]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+ModelOption = Annotated[str, typer.Option("--model", help="Which model of the run: best, or best-TASK.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run folder of the same name.")]
+
+
+def read_recipe(recipe: str, overrides: list[str] | None) -> Recipe:
+    """The recipe that a command names, with the settings that follow it."""
+    from manyheads.config.overrides import parse_overrides
+    from manyheads.tasks.resolve import load_recipe
+
+    return load_recipe(recipe, parse_overrides(overrides or []))

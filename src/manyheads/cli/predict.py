@@ -1,0 +1,135 @@
+"""Commands that use a run's model: evaluate, predict."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from manyheads.cli.options import AsJson, ModelOption, Quiet, RunArgument
+from manyheads.console import format_prediction, print_json, print_metrics
+from manyheads.errors import UserError
+
+if TYPE_CHECKING:
+    from manyheads.runs.run import Run
+
+
+def evaluate(run: RunArgument, model: ModelOption = "best", as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Metrics of a run's model on the whole dev set of every task."""
+    from manyheads.console import Reporter
+
+    opened = _open_run(run, model)
+    print_metrics({"dev": opened.evaluate(Reporter(quiet)).to_json(), "model": opened.about}, as_json)
+
+
+def predict(
+    run: RunArgument,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl or parquet; else lines on stdin.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", "-t", help="Which task; needed where there are several.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option("--text", help="A text; may be repeated. Pair tasks take them two by two.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All tasks that take such texts, from one encoder pass.")
+    ] = False,
+    model: ModelOption = "best",
+    as_json: AsJson = False,
+) -> None:
+    """Predict for texts: --text, a file with the task's text columns, or lines on stdin (pairs separated by a tab)."""
+    if file is not None and text:
+        raise UserError("predict: give a FILE or --text, not both.", code="conflicting-options")
+    if every and task:
+        raise UserError("predict: give --task or --all, not both.", code="conflicting-options")
+    opened = _open_run(run, model)
+    if every:
+        _predict_every_task(opened, file, text, as_json)
+    elif file is not None:
+        ids, predictions = opened.predict_file(task, file)
+        _print_predictions(ids, predictions, as_json, with_ids=True)
+    else:
+        predictions = opened.predict(task, _read_texts(text, opened.task(task).pair))
+        _print_predictions(_numbers(predictions), predictions, as_json, with_ids=False)
+
+
+def _open_run(folder: Path, model: str) -> Run:
+    """A run; files that its recipe imports are code, so they are named before they are used."""
+    from manyheads.runs.run import Run
+
+    run = Run(folder, model)
+    for file in run.recipe.imports:
+        print(f"imports: {file}", file=sys.stderr)
+    return run
+
+
+def _numbers(items: list[Any]) -> list[str]:
+    """Ids of texts that have none."""
+    return list(map(str, range(len(items))))
+
+
+def _print_predictions(ids: list[str], predictions: list[dict[str, Any]], as_json: bool, with_ids: bool) -> None:
+    lines: list[dict[str, Any]] = []
+    for example_id, described in zip(ids, predictions, strict=True):
+        lines.append({"id": example_id, **described})
+    if as_json:
+        print_json(lines)
+        return
+    for line in lines:
+        cells = format_prediction(line)
+        if with_ids:
+            cells = f"{line['id']}\t{cells}"
+        print(cells)
+
+
+def _predict_every_task(run: Run, file: Path | None, texts: list[str] | None, as_json: bool) -> None:
+    """A column, or a key, per task. Texts without a file are single ones; pairs are lines with a tab."""
+    if file is not None:
+        ids, predictions = run.predict_file_all(file)
+    else:
+        lines = texts or _stdin_lines()
+        ids = _numbers(lines)
+        predictions = run.predict_all(_split_pairs(lines, any("\t" in line for line in lines)))
+    rows: list[dict[str, Any]] = []
+    for row_index, example_id in enumerate(ids):
+        row: dict[str, Any] = {"id": example_id}
+        for task, task_predictions in predictions.items():
+            row[task] = task_predictions[row_index]
+        rows.append(row)
+    if as_json:
+        print_json(rows)
+        return
+    print("\t".join(["id", *predictions]))
+    for row in rows:
+        cells = [format_prediction(row[task]).replace("\t", " ") for task in predictions]
+        print("\t".join([row["id"], *cells]))
+
+
+# --- texts ------------------------------------------------------------------------------------------------------
+
+
+def _read_texts(texts: list[str] | None, pair: bool) -> list[Any]:
+    """From --text, else from stdin."""
+    if texts and pair:
+        if len(texts) % 2:
+            raise UserError("--text: this task takes pairs, so give --text an even number of times.", code="odd-texts")
+        return list(zip(texts[::2], texts[1::2], strict=True))
+    if texts:
+        return list(texts)
+    if sys.stdin.isatty():
+        print("One text per line, pairs separated by a tab; end with Ctrl-D.", file=sys.stderr)
+    return _split_pairs(_stdin_lines(), pair)
+
+
+def _stdin_lines() -> list[str]:
+    return [line.rstrip("\r\n") for line in sys.stdin]
+
+
+def _split_pairs(lines: list[str], pairs: bool) -> list[Any]:
+    if not pairs:
+        return list(lines)
+    return [tuple(line.split("\t")) for line in lines]

@@ -1,0 +1,41 @@
+"""Commands that train: train, pretrain, resume."""
+
+from __future__ import annotations
+
+from manyheads.cli.options import AsJson, Overrides, Overwrite, Quiet, RecipeArgument, RunArgument, read_recipe
+from manyheads.console import print_metrics
+
+
+def train(
+    recipe: RecipeArgument,
+    overrides: Overrides = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a recipe; for example: manyheads train recipe.yaml training.epochs=1 seed=3"""
+    from manyheads.training.loop import train as start_training
+
+    run = start_training(read_recipe(recipe, overrides), overwrite, quiet)
+    print_metrics(run.metrics, as_json)
+
+
+def pretrain(
+    recipe: RecipeArgument, overrides: Overrides = None, overwrite: Overwrite = False, quiet: Quiet = False
+) -> None:
+    """Pre-train the recipe's encoder further on the tasks' own texts; gives an encoder folder that recipes can name."""
+    from manyheads.pretraining import pretrain as start_pretraining
+
+    print(start_pretraining(read_recipe(recipe, overrides), overwrite, quiet))
+
+
+def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Go on with a run that was stopped or killed, to the same result."""
+    from manyheads.pretraining import is_pretraining, resume_pretraining
+    from manyheads.training.loop import resume as resume_training
+
+    if is_pretraining(run):
+        print(resume_pretraining(run, quiet))
+        return
+    finished = resume_training(run, quiet)
+    print_metrics(finished.metrics, as_json)

@@ -1,0 +1,122 @@
+"""The folder that keeps the runs of all studies, and how far each run is.
+
+    FOLDER/recipes/ID.yaml   what a run trains        FOLDER/runs/ID/             its run folder
+    FOLDER/logs/ID.txt       what it printed          FOLDER/results/ID.json.gz   its result
+
+All studies of a folder share its runs: two studies that contain the same run train it once. The process that trains a
+run holds the lock of its log, whichever study started it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from manyheads.errors import UserError
+from manyheads.studies.store import ResultStore
+from manyheads.studies.variants import PlannedRun
+
+State = Literal["finished", "running", "failed", "stopped", "to do"]
+LOG_TAIL_BYTES = 4096  # enough for the last record of a log
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """Where studies keep their runs."""
+
+    path: Path
+
+    @property
+    def results(self) -> ResultStore:
+        return ResultStore(self.path / "results")
+
+    def recipe(self, identity: str) -> Path:
+        return self.path / "recipes" / f"{identity}.yaml"
+
+    def run(self, identity: str) -> Path:
+        return self.path / "runs" / identity
+
+    def log(self, identity: str) -> Path:
+        return self.path / "logs" / f"{identity}.txt"
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """How far a run is."""
+
+    planned: PlannedRun
+    identity: str
+    state: State
+    share: float  # of its steps
+    reason: str = ""  # why it failed
+
+
+def create_study_folder(path: Path) -> StudyFolder:
+    """Stop early where the folder cannot be written to."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot keep studies in this folder: {error.strerror}. Set --output.", code="not-writable"
+        ) from None
+    return StudyFolder(path)
+
+
+def run_status(folder: StudyFolder, identity: str, planned: PlannedRun) -> RunStatus:
+    """How far a run is, as its files tell."""
+    if folder.results.has(identity):
+        return RunStatus(planned, identity, "finished", 1.0)
+    log = folder.log(identity)
+    if not log.is_file():
+        return RunStatus(planned, identity, "to do", 0.0)
+    share = share_of_steps(folder.run(identity))
+    if _is_locked(log):
+        return RunStatus(planned, identity, "running", share)
+    reason = failure_reason(log)
+    if reason:
+        return RunStatus(planned, identity, "failed", share, reason)
+    return RunStatus(planned, identity, "stopped", share)
+
+
+def failure_reason(log: Path) -> str:
+    """The last error that a run printed, else its last line; empty where the run was only stopped."""
+    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    for index in reversed(range(len(lines))):
+        if lines[index].startswith("error: "):
+            return " ".join(lines[index:]).removeprefix("error: ")
+    if not lines or lines[-1].startswith("Stopped after step"):
+        return ""
+    crashed = any("Traceback" in line for line in lines)
+    if not crashed:
+        return ""
+    return lines[-1]
+
+
+def share_of_steps(run_folder: Path) -> float:
+    """How much of its steps a run has done."""
+    log = run_folder / "log.jsonl"
+    if not log.is_file():
+        return 0.0
+    with log.open("rb") as file:
+        first_line = file.readline()
+        file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
+        last_lines = file.read().splitlines()
+    try:
+        steps = json.loads(first_line)["steps"]
+        step = json.loads(last_lines[-1])["step"]
+    except (ValueError, KeyError, IndexError):
+        return 0.0
+    return step / max(1, steps)
+
+
+def _is_locked(log: Path) -> bool:
+    with log.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(file, fcntl.LOCK_UN)
+    return False
