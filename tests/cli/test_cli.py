@@ -12,7 +12,7 @@ import pytest
 
 from command import manyheads
 from manyheads.registry import parts
-from manyheads.storage.files import cache_folder
+from manyheads.storage.cache import cache_folder
 
 COMMANDS = ("train", "resume", "evaluate", "predict", "plan", "check", "recipes", "parts", "doctor", "demo")
 

@@ -16,7 +16,7 @@ from manyheads import train
 from manyheads.config.load import load_recipe
 from manyheads.console import Reporter
 from manyheads.encoder.toy import write_toy_encoder
-from manyheads.storage.files import cache_folder
+from manyheads.storage.cache import FORMAT, cache_folder
 from manyheads.training.frozen_cache import open_frozen_cache
 from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import assemble
@@ -35,6 +35,10 @@ def kept(toy_recipe: ToyRecipe, **changes: Any) -> dict[str, Any]:
     return {name: (data.frozen.layer, data.frozen.whole) for name, data in job.train.items() if data.frozen is not None}
 
 
+def frozen_folder() -> Path:
+    return cache_folder() / FORMAT / "frozen"
+
+
 def steps_of(run: Path) -> list[dict[str, Any]]:
     records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     return [one for one in records if one["event"] == "step"]
@@ -51,7 +55,7 @@ def test_kept_states_train_the_same(train_what: Any, near: dict[str, Any], combi
     tasks = {"mood": {"train": "mood.csv"}, "near": near}
     runs = {}
     for gigabytes in (0.0, 4.0):
-        training = {**TRAINING, "train": train_what, "frozen_gigabytes": gigabytes, "conflicts": 0.5}
+        training = {**TRAINING, "trainable": train_what, "frozen_gigabytes": gigabytes, "conflicts": 0.5}
         recipe = toy_recipe(name=f"with-{gigabytes:g}", tasks=tasks, training=training, combine=combine)
         runs[gigabytes] = train(load_recipe(recipe), quiet=True).folder
     for one, other in zip(steps_of(runs[0.0]), steps_of(runs[4.0]), strict=True):
@@ -130,7 +134,7 @@ def test_a_damaged_file_is_written_again_and_a_race_is_no_fault(
     heads = {**TRAINING, "trainable": "heads"}
     both = {"mood": (2, False), "near": (2, False)}
     assert kept(toy_recipe, training=heads) == both
-    files = list((cache_folder() / "frozen").rglob("states.bin"))
+    files = list(frozen_folder().rglob("states.bin"))
     sizes = [file.stat().st_size for file in files]
     for file in files:
         file.write_bytes(file.read_bytes()[:-100])
@@ -140,17 +144,17 @@ def test_a_damaged_file_is_written_again_and_a_race_is_no_fault(
         file.unlink()
         file.parent.joinpath("meta.json").unlink()
         file.parent.rmdir()
-    real = Path.replace
+    real = Path.rename
 
     def beaten(self: Path, target: Path) -> Path:
         """Another run writes the same folder just before this one."""
-        if self.name.startswith(f".{Path(target).name}.") and not Path(target).exists():
+        if self.name.startswith(".writing-") and not Path(target).exists():
             import shutil
 
             shutil.copytree(self, target)
         return real(self, target)
 
-    monkeypatch.setattr(Path, "replace", beaten)
+    monkeypatch.setattr(Path, "rename", beaten)
     assert kept(toy_recipe, training=heads) == both
 
 
@@ -164,7 +168,7 @@ def test_what_was_used_longest_ago_makes_room(
     monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "own"))
     heads = {**TRAINING, "trainable": "heads"}
     kept(toy_recipe, training=heads)
-    folders = [one for one in (cache_folder() / "frozen").iterdir() if one.is_dir()]
+    folders = [one for one in frozen_folder().iterdir() if one.is_dir()]
     for one in folders:
         os.utime(one, (1, 1))
     monkeypatch.setattr(frozen, "ROOM", 0)
@@ -184,7 +188,7 @@ def test_the_run_says_so_and_the_next_one_reads_the_same_file(recipe_file: Calla
     file = recipe_file(training={**TRAINING, "trainable": "heads"})
     first = manyheads("train", file)
     assert "frozen layers: the encoder is computed once for mood, near" in first.stderr
-    folder = cache_folder() / "frozen"
+    folder = frozen_folder()
     files = {one: one.stat().st_mtime_ns for one in folder.rglob("states.bin")}
     second = manyheads("train", file, "name=second", "seed=3")
     assert "frozen layers" in second.stderr
@@ -195,7 +199,7 @@ def test_the_run_says_so_and_the_next_one_reads_the_same_file(recipe_file: Calla
 
 def test_other_texts_weights_or_encodings_are_other_states(toy_recipe: ToyRecipe, toy_data: Path) -> None:
     def files() -> set[str]:
-        return {one.parent.name for one in (cache_folder() / "frozen").rglob("states.bin")}
+        return {one.parent.name for one in frozen_folder().rglob("states.bin")}
 
     heads = {**TRAINING, "trainable": "heads"}
     kept(toy_recipe, training=heads)

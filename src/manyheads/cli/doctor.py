@@ -15,7 +15,7 @@ def examine() -> dict[str, str]:
 
     from manyheads.encoder.loading import KNOWN, locate, verify
     from manyheads.errors import UserError
-    from manyheads.storage.files import cache_folder
+    from manyheads.storage.cache import cache_folder
 
     found = {"python": platform.python_version()}
     for package in PACKAGES:

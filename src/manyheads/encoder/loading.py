@@ -17,7 +17,8 @@ from manyheads.encoder.bert import Bert, BertConfig
 from manyheads.encoder.toy import toy_encoder
 from manyheads.errors import UserError
 from manyheads.seeding import seeded_rng
-from manyheads.storage.files import cache_folder, file_sha256
+from manyheads.storage.cache import cache_folder
+from manyheads.storage.files import file_sha256
 
 
 @dataclass(frozen=True)

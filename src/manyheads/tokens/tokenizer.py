@@ -11,6 +11,8 @@ import tokenizers
 
 from manyheads.errors import UserError
 
+Spans = list[tuple[int, int]]  # (start, end) of each token of a text
+
 
 class Tokenizer:
     """The encoder's own fast tokenizer, and how it frames one or two sentences with special tokens."""
@@ -34,7 +36,24 @@ class Tokenizer:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens."""
-        return [found.ids for found in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+        return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def encode_with_offsets(self, texts: list[str]) -> tuple[list[list[int]], list[Spans]]:
+        """The same ids, and where each token begins and ends in its text, in characters. Takes longer."""
+        encodings = self.backend.encode_batch(texts, add_special_tokens=False)
+        ids = [encoding.ids for encoding in encodings]
+        spans = [_without_space(encoding.offsets, text) for encoding, text in zip(encodings, texts, strict=True)]
+        return ids, spans
+
+
+def _without_space(spans: Spans, text: str) -> Spans:
+    """Some tokenizers count the space before a word as part of its first token."""
+    trimmed: Spans = []
+    for start, end in spans:
+        while start < end and text[start].isspace():
+            start += 1
+        trimmed.append((start, end))
+    return trimmed
 
 
 @dataclass(frozen=True)
