@@ -20,8 +20,8 @@ from manyheads.storage.cache import FORMAT
 from manyheads.storage.strings import Strings
 from manyheads.tokens import column as module
 from manyheads.tokens.column import tokenise, tokenise_once
-from manyheads.tokens.packing import PositionsNeeded, Sequence, pack, truncate_pair
-from manyheads.tokens.tokenizer import Spans, Tokenizer
+from manyheads.tokens.packing import PositionsNeeded, Sequence, pack
+from manyheads.tokens.tokenizer import Spans, Tokenizer, truncate_pair
 
 SENTENCES = ["a good film", "the", "how do i learn to swim, cook and eat?", "2 old men play guitar. a dog sleeps"]
 
@@ -362,10 +362,10 @@ def test_packing_by_hand() -> None:
     assert packed.ids.tolist() == [1000, 0, 1, 2, 3000, 3001, 3002, 2000, 2001, 2002]
     assert packed.positions.tolist() == [0, 0, 1, 2, 0, 1, 2, 0, 1, 2]
     assert packed.segments.tolist() == [1, 0, 1, 0, 3, 4, 3, 2, 3, 2]
-    assert [(one.count, one.length, one.kept) for one in packed.groups] == [(1, 1, 1), (2, 3, 1), (1, 3, 3)]
+    assert [(one.count, one.length, one.kept_length) for one in packed.groups] == [(1, 1, 1), (2, 3, 1), (1, 3, 3)]
     assert (packed.starts.tolist(), packed.lengths.tolist()) == ([1, 0, 7, 4], [3, 1, 3, 3])
-    assert packed.kept is not None
-    assert packed.kept.tolist() == [0, 1, 6, 7, 8, 9]
+    assert packed.kept_rows is not None
+    assert packed.kept_rows.tolist() == [0, 1, 6, 7, 8, 9]
     assert (packed.kept_starts.tolist(), packed.kept_lengths.tolist()) == ([1, 0, 3, 2], [1, 1, 3, 1])
     assert len(packed) == 10
 
@@ -391,12 +391,14 @@ def test_packing_agrees_with_a_naive_layout(shapes: list[tuple[int, PositionsNee
     assert packed.segments.tolist() == segments
     assert (packed.starts.tolist(), packed.lengths.tolist()) == (starts, [length for length, _ in shapes])
     assert (packed.kept_starts.tolist(), packed.kept_lengths.tolist()) == (kept_starts, kept_lengths)
-    assert (list(range(len(ids))) if packed.kept is None else packed.kept.tolist()) == kept
-    laid = [(one.length, one.kept) for one in packed.groups for _ in range(one.count)]
+    assert (list(range(len(ids))) if packed.kept_rows is None else packed.kept_rows.tolist()) == kept
+    laid = [(one.length, one.kept_length) for one in packed.groups for _ in range(one.count)]
     assert laid == [(shapes[i][0], kept_lengths[i]) for i in order]
-    assert len({(one.length, one.kept) for one in packed.groups}) == len(packed.groups), "as few groups as possible"
+    assert len({(one.length, one.kept_length) for one in packed.groups}) == len(packed.groups), (
+        "as few groups as possible"
+    )
 
 
 def test_no_rows_are_chosen_where_all_are_kept() -> None:
-    assert pack([sequence(3, "all", 0), sequence(1, "first", 1)]).kept is None
-    assert pack([sequence(3, "all", 0), sequence(2, "first", 1)]).kept is not None
+    assert pack([sequence(3, "all", 0), sequence(1, "first", 1)]).kept_rows is None
+    assert pack([sequence(3, "all", 0), sequence(2, "first", 1)]).kept_rows is not None
