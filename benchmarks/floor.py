@@ -21,7 +21,7 @@ Product = tuple[int, int, int]  # [a, b] · [b, c]
 def products(encoder: Bert, tokens: PackedTokens, whole: bool, backward: bool) -> list[Product]:
     """The products of the linear layers of one pass; attention's own products, a few per cent, are left out."""
     width, inner, count = encoder.width, encoder.config.intermediate_size, len(tokens)
-    kept = count if whole or tokens.kept is None else len(tokens.kept)
+    kept = count if whole or tokens.kept_rows is None else len(tokens.kept_rows)
     full = [(count, width, 3 * width), (count, width, width), (count, width, inner), (count, inner, width)]
     last = [(count, width, 2 * width), (kept, width, width)]  # keys and values of all, queries of what is kept
     last += [(kept, width, width), (kept, width, inner), (kept, inner, width)]

@@ -5,10 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+RngState: TypeAlias = "tuple[Tensor, Tensor | None]"  # of torch's generators: the CPU's, and the GPU's if there is one
 
 
 def seed_for(*words: int | str) -> int:
@@ -22,12 +27,14 @@ def generator(*words: int | str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed_for(*words)))
 
 
-RngState = tuple[Tensor, Tensor | None]  # of torch's generators: the processor's, and the device's if there is one
-
-
 def rng_state(device: torch.device) -> RngState:
     """Where torch's generators stand."""
-    return torch.random.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    import torch
+
+    cpu_state = torch.random.get_rng_state()
+    if device.type != "cuda":
+        return cpu_state, None
+    return cpu_state, torch.cuda.get_rng_state(device)
 
 
 @contextmanager
@@ -42,6 +49,8 @@ def rng_from(state: RngState, device: torch.device) -> Iterator[None]:
 
 
 def _set_rng_state(state: RngState, device: torch.device) -> None:
+    import torch
+
     torch.random.set_rng_state(state[0])
     if state[1] is not None:
         torch.cuda.set_rng_state(state[1], device)
@@ -50,6 +59,8 @@ def _set_rng_state(state: RngState, device: torch.device) -> None:
 @contextmanager
 def seeded_rng(*words: int | str) -> Iterator[None]:
     """Within the block torch draws from a generator seeded by ``words``; outside it nothing has changed."""
+    import torch
+
     seed = seed_for(*words)
     if torch.accelerator.is_available():
         with torch.random.fork_rng(device_type=torch.accelerator.current_accelerator().type):  # type: ignore[union-attr]

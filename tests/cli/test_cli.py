@@ -13,7 +13,7 @@ import pytest
 
 from command import check_refused, manyheads
 from manyheads.registry import parts
-from manyheads.storage.files import cache_folder
+from manyheads.storage.cache import cache_folder
 
 COMMANDS = ("train", "resume", "evaluate", "predict", "plan", "check", "recipes", "parts", "doctor", "demo")
 

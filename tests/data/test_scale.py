@@ -29,7 +29,8 @@ from manyheads.data.table import BadRow, Columns, Table
 from manyheads.errors import UserError
 from manyheads.model.multitask import TaskTokens
 from manyheads.storage import strings
-from manyheads.storage.strings import StringFiles, Strings
+from manyheads.storage.cache import FORMAT
+from manyheads.storage.strings import CachedStrings, Strings
 from manyheads.tasks.load import load_tasks
 from manyheads.tasks.resolve import load_recipe
 from manyheads.tokens import column as tokens
@@ -50,7 +51,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(raw_rows, "LARGE", 0)
     monkeypatch.setattr(readers, "CHUNK", 3)
     monkeypatch.setattr(strings, "PIECE", 2)
-    return tmp_path / "cache" / "rows"
+    return tmp_path / "cache" / FORMAT / "rows"
 
 
 def read(folder: Path, *files: str, columns: Columns = TEXT) -> Table:
@@ -175,14 +176,18 @@ def test_rows_in_use_outlive_the_cache(tmp_path: Path, cache: Path) -> None:
     assert content(found) == expected
 
 
-@pytest.mark.parametrize("file", ["text-0.bin", "text-0.starts", "label.bin", "lines", "files", "meta.json"])
+@pytest.mark.parametrize(
+    "file", ["text-0.bin", "text-0_starts.bin", "label.bin", "lines.bin", "files.bin", "meta.json"]
+)
 def test_a_damaged_cache_is_told_with_what_to_do(tmp_path: Path, cache: Path, file: str) -> None:
     (tmp_path / "x.csv").write_text(BAD)
     read(tmp_path, "x.csv")
     (found,) = cache.iterdir()
     (found / file).write_bytes((found / file).read_bytes()[:-1])
-    with pytest.raises(UserError, match=f"^{found}: the row cache is damaged .*Delete that folder and run again"):
+    expected = f"^{found}: this cache entry is damaged .*Delete that folder and run again"
+    with pytest.raises(UserError, match=expected) as caught:
         read(tmp_path, "x.csv")
+    assert caught.value.code == "cache-damaged"
 
 
 def test_where_the_cache_cannot_be_written_rows_are_held_in_memory(
@@ -272,7 +277,7 @@ def test_a_view_of_kept_rows_equals_that_of_rows_in_memory(tmp_path: Path, monke
         one = label_rows(read(tmp_path, "bad.csv", "packed.csv"), CLASSES, True, "here")
         found.append(one.take(np.array([9, 1, 4, 0])).take(np.array([0, 2, 1])))
     kept, held = found
-    assert isinstance(kept.texts[0].source, StringFiles)
+    assert isinstance(kept.texts[0].source, CachedStrings)
     assert kept.texts[0].to_pylist() == held.texts[0].to_pylist() == ["text 6", "text 1", "é"]
     assert kept.ids.to_pylist() == held.ids.to_pylist() == ["14", "9", "5"]
     assert kept.lines.tolist() == held.lines.tolist() == [8, 3, 9]

@@ -12,8 +12,9 @@ from transformers import BertModel
 from conftest import write_toy_encoder
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.bert import Bert
+from manyheads.encoder.hf_names import to_hugging_face
 from manyheads.encoder.in_place import PIECE
-from manyheads.encoder.loading import load_encoder, to_hugging_face
+from manyheads.encoder.loading import load_encoder
 from manyheads.tokens.packing import PackedTokens, PositionsNeeded, Sequence, pack
 
 TOY, REAL = "toy", "all-MiniLM-L6-v2"

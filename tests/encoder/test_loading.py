@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from conftest import write_toy_encoder
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import loading as weights
-from manyheads.encoder.loading import from_hugging_face, load_encoder, locate, to_hugging_face
+from manyheads.encoder.hf_names import from_hugging_face, to_hugging_face
+from manyheads.encoder.loading import load_encoder, locate
 from manyheads.errors import UserError
 
 
@@ -56,13 +57,15 @@ def test_hub_name_is_found_in_the_hub_cache(folder: Path, tmp_path: Path, monkey
     found = locate("someone/tiny-bert")
     assert found.where == "Hugging Face hub"
     assert found.folder == cache / "snapshots" / commit
-    with pytest.raises(UserError, match="not to be had from the hub"):
+    with pytest.raises(UserError, match="not to be had from the hub") as fault:
         locate("someone/tiny-bert", revision="other")
+    assert fault.value.code == "no-such-encoder"
 
 
 def test_unknown_encoder_says_what_was_tried() -> None:
     with pytest.raises(UserError) as fault:
         locate("no-such-encoder")
+    assert fault.value.code == "no-such-encoder"
     for words in ("no-such-encoder", "local folder", "wheel", "hub", "all-MiniLM-L6-v2"):
         assert words in str(fault.value)
 
@@ -78,6 +81,7 @@ def test_wrong_checksum_of_a_known_encoder_is_refused(
     with pytest.raises(UserError, match="wrong checksum") as fault:
         load_encoder(EncoderSettings())
     assert "53aa51172d142c89" in str(fault.value)
+    assert fault.value.code == "wrong-checksum"
 
 
 def test_pickled_weights_are_refused_with_advice(folder: Path) -> None:
@@ -85,36 +89,42 @@ def test_pickled_weights_are_refused_with_advice(folder: Path) -> None:
     with pytest.raises(UserError, match="pickled weights") as fault:
         load(folder)
     assert "save_pretrained" in str(fault.value)
+    assert fault.value.code == "pickled-weights"
 
 
 def test_folder_without_weights_or_config(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
-    with pytest.raises(UserError, match=r"expected model\.safetensors"):
+    with pytest.raises(UserError, match=r"expected model\.safetensors") as fault:
         load(folder)
+    assert fault.value.code == "no-weights"
     (folder / "config.json").unlink()
-    with pytest.raises(UserError, match=r"no config\.json"):
+    with pytest.raises(UserError, match=r"no config\.json") as fault:
         load(folder)
+    assert fault.value.code == "bad-encoder"
 
 
 def test_truncated_weights(folder: Path) -> None:
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(UserError, match="not a whole safetensors file"):
+    with pytest.raises(UserError, match="not a whole safetensors file") as fault:
         load(folder)
+    assert fault.value.code == "bad-weights"
 
 
 def test_missing_tensor_is_named_but_a_pooler_may_be_missing(folder: Path) -> None:
     edit_weights(folder, {"pooler.dense.weight": None, "pooler.dense.bias": None})
     assert load(folder).missing == ("pooler.bias", "pooler.weight")
     edit_weights(folder, {"encoder.layer.1.output.dense.weight": None})
-    with pytest.raises(UserError, match=r"layers\.1\.down\.weight"):
+    with pytest.raises(UserError, match=r"layers\.1\.down\.weight") as fault:
         load(folder)
+    assert fault.value.code == "bad-weights"
 
 
 def test_wrong_shape_is_named(folder: Path) -> None:
     edit_weights(folder, {"encoder.layer.0.output.dense.bias": torch.zeros(7)})
-    with pytest.raises(UserError, match=r"layers\.0\.down\.bias.*\[7\].*\[32\]"):
+    with pytest.raises(UserError, match=r"layers\.0\.down\.bias.*\[7\].*\[32\]") as fault:
         load(folder)
+    assert fault.value.code == "bad-weights"
 
 
 def test_checkpoint_of_a_larger_model_loads_and_says_what_is_left_over(folder: Path) -> None:

@@ -16,11 +16,12 @@ from tokenizers import models, pre_tokenizers, processors
 from manyheads.encoder.loading import locate
 from manyheads.errors import UserError
 from manyheads.parts.encodings import Cross, Single
+from manyheads.storage.cache import FORMAT
 from manyheads.storage.strings import Strings
 from manyheads.tokens import column as module
 from manyheads.tokens.column import tokenise, tokenise_once
-from manyheads.tokens.packing import PositionsNeeded, Sequence, pack, truncate_pair
-from manyheads.tokens.tokenizer import Tokenizer
+from manyheads.tokens.packing import PositionsNeeded, Sequence, pack
+from manyheads.tokens.tokenizer import Spans, Tokenizer, truncate_pair
 
 SENTENCES = ["a good film", "the", "how do i learn to swim, cook and eat?", "2 old men play guitar. a dog sleeps"]
 
@@ -174,7 +175,7 @@ class Refusing(Tokenizer):
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "tokens"
+    return tmp_path / "cache" / FORMAT / "tokens"
 
 
 def check_same(found: module.TokenColumn, expected: list[list[int]]) -> None:
@@ -227,7 +228,7 @@ def test_tokens_of_texts_met_once_are_not_written(toy: Tokenizer, cache: Path) -
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("file", ["ids.bin", "starts.bin", "meta.json"])
+@pytest.mark.parametrize("file", ["ids.bin", "ids_starts.bin", "meta.json"])
 @pytest.mark.parametrize("damage", ["cut", "gone"])
 def test_a_damaged_cache_is_told_with_what_to_do(toy: Tokenizer, cache: Path, file: str, damage: str) -> None:
     found = cache / tokenise(column(*SENTENCES), toy).fingerprint
@@ -235,8 +236,10 @@ def test_a_damaged_cache_is_told_with_what_to_do(toy: Tokenizer, cache: Path, fi
         (found / file).write_bytes((found / file).read_bytes()[:-4])
     else:
         (found / file).unlink()
-    with pytest.raises(UserError, match=f"^{found}: the token cache is damaged .*Delete that folder and run again"):
+    expected = f"^{found}: this cache entry is damaged .*Delete that folder and run again"
+    with pytest.raises(UserError, match=expected) as caught:
         tokenise(column(*SENTENCES), toy)
+    assert caught.value.code == "cache-damaged"
 
 
 def test_a_cache_that_cannot_be_written_is_told(
@@ -244,8 +247,10 @@ def test_a_cache_that_cannot_be_written_is_told(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "file"))
-    with pytest.raises(UserError, match=r"token cache cannot be written .*Set MANYHEADS_CACHE to another folder"):
+    expected = r"cache cannot be written .*Set MANYHEADS_CACHE to another folder"
+    with pytest.raises(UserError, match=expected) as caught:
         tokenise(column(*SENTENCES), toy)
+    assert caught.value.code == "cache-not-writable"
 
 
 def test_a_run_that_breaks_off_leaves_nothing_behind(toy: Tokenizer, toy_encoder: Path, cache: Path) -> None:
@@ -265,15 +270,83 @@ def test_two_runs_at_once_end_with_one_whole_cache(toy: Tokenizer, toy_encoder: 
     assert len(list(cache.iterdir())) == 1
 
 
-def test_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path))
-    assert module.cache_folder() == tmp_path
-    monkeypatch.delenv("MANYHEADS_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert module.cache_folder() == tmp_path / "xdg" / "manyheads"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert module.cache_folder() == tmp_path / "home" / ".cache" / "manyheads"
+# --- offsets ---------------------------------------------------------------------------------------------------
+
+HARD_TEXTS = [
+    "A GOOD Film",
+    "naïve café – Ångström, ÉCOLE",
+    "我喜欢电影 and tea",
+    "great 🎬 film 👩‍👩‍👧!",
+    "İstanbul  ﬁnal\t x\u00a0y",
+    "e\u0301a o\u0308",
+    "",
+]
+
+
+def bare(text: str, tokenizer: Tokenizer) -> str:
+    """As the tokenizer sees it: lower case, no accents, no spaces."""
+    normalised = tokenizer.backend.normalizer.normalize_str(text) if tokenizer.backend.normalizer else text
+    return normalised.replace(" ", "")
+
+
+@pytest.mark.parametrize("encoder", ["toy", "all-MiniLM-L6-v2"])
+def test_offsets_lead_back_to_the_text(encoder: str, toy: Tokenizer, cache: Path) -> None:
+    tokenizer = toy if encoder == "toy" else Tokenizer(locate(encoder).folder)
+    found = tokenise(column(*HARD_TEXTS), tokenizer, offsets=True)
+    check_same(found, tokenizer.encode(HARD_TEXTS))
+    for row, text in enumerate(HARD_TEXTS):
+        offsets = found.offsets_of(row)
+        assert offsets is not None
+        assert offsets.shape == (len(found[row]), 2)
+        for token, (start, end) in zip(found[row].tolist(), offsets.tolist(), strict=True):
+            surface = text[start:end]
+            assert surface
+            assert surface == surface.strip()
+            piece = tokenizer.backend.id_to_token(token)
+            if piece != "[UNK]":
+                assert bare(surface, tokenizer) == piece.removeprefix("##"), (text, piece)
+        assert (np.diff(offsets[:, 0]) >= 0).all(), "in order"
+        covered = {at for start, end in offsets.tolist() for at in range(start, end)}
+        missed = [text[at] for at in range(len(text)) if at not in covered and bare(text[at], tokenizer)]
+        assert missed == [], "every character that the tokenizer reads belongs to a token"
+
+
+def test_offsets_by_hand(toy: Tokenizer) -> None:
+    found = tokenise(column("The GOOD  film.", "é 我"), toy, offsets=True)
+    offsets = found.offsets_of(0)
+    assert offsets is not None
+    assert offsets.tolist() == [[0, 3], [4, 8], [10, 14], [14, 15]]
+    second = found.offsets_of(1)
+    assert second is not None
+    assert second.tolist() == [[0, 1], [2, 3]]
+
+
+def test_a_space_before_a_word_is_not_part_of_its_token(tmp_path: Path) -> None:
+    """Sentencepiece-like tokenizers write it as ▁ and count it."""
+    backend = tokenizers.Tokenizer(models.WordLevel({"▁a": 0, "▁dog": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B")
+    backend.save(str(tmp_path / "tokenizer.json"))
+    _, (spans,) = Tokenizer(tmp_path).encode_with_offsets(["a dog"])
+    assert spans == [(0, 1), (2, 5)]
+
+
+def test_offsets_have_an_entry_of_their_own_and_cost_nobody_else(
+    toy: Tokenizer, toy_encoder: Path, cache: Path
+) -> None:
+    plain = tokenise(column(*SENTENCES), toy)
+    assert plain.offsets_of(0) is None
+    assert [file.name for file in (cache / plain.fingerprint).iterdir() if "token" in file.name] == []
+    located = tokenise(column(*SENTENCES), toy, offsets=True)
+    assert located.fingerprint == plain.fingerprint, "the same texts and tokenizer"
+    assert {folder.name for folder in cache.iterdir()} == {plain.fingerprint, f"{plain.fingerprint}-offsets"}
+
+    class RefusingOffsets(Tokenizer):
+        def encode_with_offsets(self, texts: list[str]) -> tuple[list[list[int]], list[Spans]]:
+            raise AssertionError("tokenised again")
+
+    again = tokenise(column(*SENTENCES), RefusingOffsets(toy_encoder), offsets=True)
+    assert np.array_equal(again.offsets_of(3), located.offsets_of(3))  # type: ignore[arg-type]
 
 
 # --- packing ---------------------------------------------------------------------------------------------------
@@ -289,10 +362,10 @@ def test_packing_by_hand() -> None:
     assert packed.ids.tolist() == [1000, 0, 1, 2, 3000, 3001, 3002, 2000, 2001, 2002]
     assert packed.positions.tolist() == [0, 0, 1, 2, 0, 1, 2, 0, 1, 2]
     assert packed.segments.tolist() == [1, 0, 1, 0, 3, 4, 3, 2, 3, 2]
-    assert [(one.count, one.length, one.kept) for one in packed.groups] == [(1, 1, 1), (2, 3, 1), (1, 3, 3)]
+    assert [(one.count, one.length, one.kept_length) for one in packed.groups] == [(1, 1, 1), (2, 3, 1), (1, 3, 3)]
     assert (packed.starts.tolist(), packed.lengths.tolist()) == ([1, 0, 7, 4], [3, 1, 3, 3])
-    assert packed.kept is not None
-    assert packed.kept.tolist() == [0, 1, 6, 7, 8, 9]
+    assert packed.kept_rows is not None
+    assert packed.kept_rows.tolist() == [0, 1, 6, 7, 8, 9]
     assert (packed.kept_starts.tolist(), packed.kept_lengths.tolist()) == ([1, 0, 3, 2], [1, 1, 3, 1])
     assert len(packed) == 10
 
@@ -318,12 +391,14 @@ def test_packing_agrees_with_a_naive_layout(shapes: list[tuple[int, PositionsNee
     assert packed.segments.tolist() == segments
     assert (packed.starts.tolist(), packed.lengths.tolist()) == (starts, [length for length, _ in shapes])
     assert (packed.kept_starts.tolist(), packed.kept_lengths.tolist()) == (kept_starts, kept_lengths)
-    assert (list(range(len(ids))) if packed.kept is None else packed.kept.tolist()) == kept
-    laid = [(one.length, one.kept) for one in packed.groups for _ in range(one.count)]
+    assert (list(range(len(ids))) if packed.kept_rows is None else packed.kept_rows.tolist()) == kept
+    laid = [(one.length, one.kept_length) for one in packed.groups for _ in range(one.count)]
     assert laid == [(shapes[i][0], kept_lengths[i]) for i in order]
-    assert len({(one.length, one.kept) for one in packed.groups}) == len(packed.groups), "as few groups as possible"
+    assert len({(one.length, one.kept_length) for one in packed.groups}) == len(packed.groups), (
+        "as few groups as possible"
+    )
 
 
 def test_no_rows_are_chosen_where_all_are_kept() -> None:
-    assert pack([sequence(3, "all", 0), sequence(1, "first", 1)]).kept is None
-    assert pack([sequence(3, "all", 0), sequence(2, "first", 1)]).kept is not None
+    assert pack([sequence(3, "all", 0), sequence(1, "first", 1)]).kept_rows is None
+    assert pack([sequence(3, "all", 0), sequence(2, "first", 1)]).kept_rows is not None

@@ -16,7 +16,6 @@ from manyheads import Run, train
 from manyheads.console import Reporter
 from manyheads.encoder.toy import write_toy_encoder
 from manyheads.inference.predict import predict_tasks
-from manyheads.storage.files import cache_folder
 from manyheads.tasks.resolve import load_recipe
 from manyheads.tokens.packing import Sequence, pack
 from manyheads.training.frozen_cache import open_frozen_cache
@@ -29,6 +28,10 @@ TRAINING = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-3}
 # float32 rounds states of size 1 to 1e-7 and adds up some hundred of them: what is left of differences between two
 # orders of adding; measured at most 2e-6 (states), 3e-7 (losses), 5e-6 (gradients)
 STATES, LOSS, GRADIENT = 2e-5, 5e-6, 1e-4
+
+
+def frozen_folder() -> Path:
+    return cache_folder() / FORMAT / "frozen"
 
 
 def first_phase(toy_recipe: ToyRecipe, **changes: Any) -> TrainingJob:
@@ -217,7 +220,7 @@ def test_a_damaged_file_is_written_again_and_a_race_is_no_fault(
     heads = {**TRAINING, "trainable": "heads"}
     both = {"mood": (2, False), "near": (2, False)}
     assert kept(toy_recipe, training=heads) == both
-    files = list((cache_folder() / "frozen").rglob("states.bin"))
+    files = list(frozen_folder().rglob("states.bin"))
     sizes = [file.stat().st_size for file in files]
     for file in files:
         file.write_bytes(file.read_bytes()[:-100])
@@ -227,17 +230,17 @@ def test_a_damaged_file_is_written_again_and_a_race_is_no_fault(
         file.unlink()
         file.parent.joinpath("meta.json").unlink()
         file.parent.rmdir()
-    real = Path.replace
+    real = Path.rename
 
     def beaten(self: Path, target: Path) -> Path:
         """Another run writes the same folder just before this one."""
-        if self.name.startswith(f".{Path(target).name}.") and not Path(target).exists():
+        if self.name.startswith(".writing-") and not Path(target).exists():
             import shutil
 
             shutil.copytree(self, target)
         return real(self, target)
 
-    monkeypatch.setattr(Path, "replace", beaten)
+    monkeypatch.setattr(Path, "rename", beaten)
     assert kept(toy_recipe, training=heads) == both
 
 
@@ -251,7 +254,7 @@ def test_what_was_used_longest_ago_makes_room(
     monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "own"))
     heads = {**TRAINING, "trainable": "heads"}
     kept(toy_recipe, training=heads)
-    folders = [one for one in (cache_folder() / "frozen").iterdir() if one.is_dir()]
+    folders = [one for one in frozen_folder().iterdir() if one.is_dir()]
     for one in folders:
         os.utime(one, (1, 1))
     monkeypatch.setattr(frozen, "ROOM", 0)
@@ -271,7 +274,7 @@ def test_the_run_says_so_and_the_next_one_reads_the_same_file(recipe_file: Calla
     file = recipe_file(training={**TRAINING, "trainable": "heads"})
     first = manyheads("train", file)
     assert "frozen layers: the encoder is computed once for mood, near" in first.stderr
-    folder = cache_folder() / "frozen"
+    folder = frozen_folder()
     files = {one: one.stat().st_mtime_ns for one in folder.rglob("states.bin")}
     second = manyheads("train", file, "name=second", "seed=3")
     assert "frozen layers" in second.stderr
@@ -282,7 +285,7 @@ def test_the_run_says_so_and_the_next_one_reads_the_same_file(recipe_file: Calla
 
 def test_other_texts_weights_or_encodings_are_other_states(toy_recipe: ToyRecipe, toy_data: Path) -> None:
     def files() -> set[str]:
-        return {one.parent.name for one in (cache_folder() / "frozen").rglob("states.bin")}
+        return {one.parent.name for one in frozen_folder().rglob("states.bin")}
 
     heads = {**TRAINING, "trainable": "heads"}
     kept(toy_recipe, training=heads)

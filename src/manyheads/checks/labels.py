@@ -49,9 +49,7 @@ def _check_numbers(split: Split, train: Split) -> Iterator[Finding]:
 def _check_classes(split: Split, reader: LabelReader, train: Split) -> Iterator[Finding]:
     count = len(split.usable_rows)
     counts = _class_counts(split.usable_labels, reader)
-    has_several_classes = not find_kind(
-        reader.kind
-    ).exclusive  # rare classes are usual there; shares do not add up to 1
+    has_several_classes = not find_kind(reader.kind).exclusive  # then rare classes are usual
     severity: Severity = "note"
     if not has_several_classes and max(counts.values()) > UNBALANCED * min(counts.values()):
         severity = "warning"
@@ -98,5 +96,5 @@ def _class_counts(labels: list[str], reader: LabelReader) -> dict[str, int]:
     counts = dict.fromkeys(reader.names, 0)
     for label, number in Counter(labels).items():
         for index in read_classes(label, reader):
-            counts[reader.names[int(index)]] += number
+            counts[reader.names[index]] += number
     return counts

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from manyheads.checks.findings import Finding, Severity, count_finding
-from manyheads.checks.labels import read_classes
 from manyheads.checks.split import Split, Texts, quote_texts
 from manyheads.config.task import Source
 from manyheads.data.labels import BadLabel, LabelReader
@@ -72,7 +71,7 @@ def _label_fault(label: str, reader: LabelReader | None) -> str | None:
             return None
         return "no label"
     try:
-        read_classes(label, reader)
+        reader.read(label)
     except BadLabel as fault:
         return str(fault)
     return None

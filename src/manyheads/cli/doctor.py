@@ -13,7 +13,7 @@ def examine() -> dict[str, str]:
     """Everything that is looked at, and its value."""
     import torch
 
-    from manyheads.storage.files import cache_folder
+    from manyheads.storage.cache import cache_folder
 
     facts = {"python": platform.python_version()}
     for package in PACKAGES:

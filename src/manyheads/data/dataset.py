@@ -14,8 +14,18 @@ from manyheads.config.label_text import normalise
 from manyheads.config.task import Source
 from manyheads.data.labels import FAULT, YES, BadLabel, LabelReader, as_list, is_labelled
 from manyheads.data.readers import Chunk, read_chunks, source_name
-from manyheads.data.table import BadRow, Columns, Table, TableChunk, hold_rows, keep_rows, kept_folder, open_rows
+from manyheads.data.table import (
+    BadRow,
+    Columns,
+    Table,
+    TableChunk,
+    hold_rows,
+    rows_fingerprint,
+    rows_of_entry,
+    write_rows,
+)
 from manyheads.errors import UserError, nearest
+from manyheads.storage.cache import CacheNotWritable, EntryWriter, cached
 from manyheads.storage.strings import Strings
 
 SHOWN_BAD_ROWS = 20
@@ -113,16 +123,17 @@ def label_columns(columns: Columns) -> tuple[str, ...]:
 def read_rows(sources: list[Source], root: Path, split: str, wanted: Columns, location: str) -> Table:
     """All rows of a split whose texts are there. Labels are kept as the file has them."""
     names = tuple(source_name(source, split) for source in sources)
-    folder = kept_folder(sources, root, wanted)
-    if folder is not None:
+    bad: list[BadRow] = []
+    fingerprint = rows_fingerprint(sources, root, wanted)
+    if fingerprint is not None:
+
+        def write(writer: EntryWriter) -> None:
+            write_rows(writer, _pieces(sources, root, split, wanted, location, bad), wanted, bad)
+
         try:
-            if not folder.is_dir():
-                bad: list[BadRow] = []
-                keep_rows(folder, _pieces(sources, root, split, wanted, location, bad), wanted, bad)
-            return open_rows(folder, wanted, names)
-        except OSError:
-            pass  # the cache cannot be written: then they are held in memory
-    bad = []
+            return rows_of_entry(cached("rows", fingerprint, write), wanted, names)
+        except CacheNotWritable:
+            bad.clear()  # then they are held in memory
     return hold_rows(_pieces(sources, root, split, wanted, location, bad), wanted, names, bad)
 
 

@@ -14,12 +14,12 @@ import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import IO, Any, cast
 
 from manyheads.config.task import Source
-from manyheads.errors import UserError, nearest
+from manyheads.data.demo import demo_rows
+from manyheads.errors import UserError
 
 CHUNK = 10_000
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
@@ -203,22 +203,9 @@ def _read_hub(source: Source, root: Path, split: str) -> Iterator[Chunk]:
 
 
 def _read_demo(task: str, split: str) -> Iterator[Chunk]:
-    from manyheads.data import demo
-
-    if task not in demo.TASKS:
-        raise UserError(f"Unknown demo task '{task}'.{nearest(task, demo.TASKS)}")
-    if split not in demo.SPLITS:
-        raise UserError(f"Unknown demo split '{split}'.{nearest(split, demo.SPLITS)}")
-    found = _demo_rows(task, split)
-    yield Chunk(list(found[0]), [list(row.values()) for row in found], list(range(1, len(found) + 1)), [])
-
-
-@cache
-def _demo_rows(task: str, split: str) -> list[dict[str, str]]:
-    """Generated once per process: a run reads its data more than once."""
-    from manyheads.data.demo import demo_rows
-
-    return demo_rows(task, split)
+    rows = demo_rows(task, split)
+    cells: list[list[Any] | None] = [list(row.values()) for row in rows]
+    yield Chunk(list(rows[0]), cells, list(range(1, len(rows) + 1)), [])
 
 
 _READERS = {"csv": _read_csv, "tsv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet}

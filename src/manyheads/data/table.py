@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import astuple, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,8 +16,9 @@ import pyarrow as pa
 from manyheads.config.task import Source
 from manyheads.data.readers import file_format, find_file
 from manyheads.errors import UserError
-from manyheads.storage.files import atomic_directory, cache_folder, file_sha256, mapped
-from manyheads.storage.strings import StringFiles, Strings, StringsWriter
+from manyheads.storage.cache import Entry, EntryWriter
+from manyheads.storage.files import file_sha256
+from manyheads.storage.strings import CachedStrings, Strings, append_strings
 
 LARGE = 10_000_000  # bytes of a split's files, from which on keeping its rows pays
 LAYOUT = "1"  # changes with what is read of a file and how it is kept
@@ -76,85 +77,73 @@ class Table:
 
 def hold_rows(pieces: Iterator[TableChunk], wanted: Columns, sources: tuple[str, ...], bad: list[BadRow]) -> Table:
     """Rows in memory. `bad` is filled while the pieces are read."""
-    columns: dict[str, list[pa.Array]] = {name: [] for name in _names(wanted)}
+    parts: dict[str, list[pa.Array]] = {name: [] for name in _names(wanted)}
     lines, files = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int16)]
     for piece in pieces:
-        for parts, strings in zip(columns.values(), _strings(piece, wanted), strict=True):
-            parts.append(pa.array(strings, type=pa.large_string()))
+        for name, strings in _strings(piece, wanted).items():
+            parts[name].append(pa.array(strings, type=pa.large_string()))
         lines.append(np.array(piece.lines, dtype=np.int64))
         files.append(np.full(len(piece.lines), piece.file, dtype=np.int16))
-    made = {
-        name: Strings(pa.chunked_array(parts, type=pa.large_string()).combine_chunks())
-        for name, parts in columns.items()
-    }
-    return _rows(made, wanted, np.concatenate(lines), np.concatenate(files), sources, bad)
+    columns: dict[str, Strings] = {}
+    for name, arrays in parts.items():
+        columns[name] = Strings(pa.chunked_array(arrays, type=pa.large_string()).combine_chunks())
+    return _table(columns, (np.concatenate(lines), np.concatenate(files)), sources, bad)
 
 
 # --- kept in the cache -----------------------------------------------------------------------------------------
 
 
-def kept_folder(sources: list[Source], root: Path, wanted: Columns) -> Path | None:
-    """Where the rows of these files are kept, by what is in the files; None where keeping them does not pay."""
-    paths = [find_file(source, root) for source in sources if source.file is not None]
-    found = [path for path in paths if path is not None]
-    if len(found) < len(sources) or sum(path.stat().st_size for path in found) < LARGE:
+def rows_fingerprint(sources: list[Source], root: Path, wanted: Columns) -> str | None:
+    """The name of these files' rows in the cache, by what is in the files; None where keeping them does not pay."""
+    paths: list[Path] = []
+    for source in sources:
+        path = None if source.file is None else find_file(source, root)
+        if path is None:
+            return None
+        paths.append(path)
+    if sum(path.stat().st_size for path in paths) < LARGE:
         return None
     try:
-        read = [(file_sha256(path), file_format(path), path.suffix == ".gz") for path in found]
+        contents = [(file_sha256(path), file_format(path), path.suffix == ".gz") for path in paths]
     except UserError:
         return None  # whoever reads it will say what is wrong with it
-    digest = hashlib.sha256(json.dumps([LAYOUT, read, astuple(wanted)]).encode())
-    return cache_folder() / "rows" / digest.hexdigest()[:32]
+    return hashlib.sha256(json.dumps([LAYOUT, contents, astuple(wanted)]).encode()).hexdigest()[:32]
 
 
-def keep_rows(folder: Path, pieces: Iterator[TableChunk], wanted: Columns, bad: list[BadRow]) -> None:
-    """Write rows as they are read; never are all of them in memory."""
-    with atomic_directory(folder) as aside:
-        with ExitStack() as open_files:
-            columns = [open_files.enter_context(StringsWriter(aside / name)) for name in _names(wanted)]
-            lines, files = (open_files.enter_context((aside / name).open("wb")) for name in ("lines", "files"))
-            for piece in pieces:
-                for column, strings in zip(columns, _strings(piece, wanted), strict=True):
-                    column.append(strings)
-                np.array(piece.lines, dtype=np.int64).tofile(lines)
-                np.full(len(piece.lines), piece.file, dtype=np.int16).tofile(files)
-        sizes = {file.name: file.stat().st_size for file in aside.iterdir()}
-        (aside / "meta.json").write_text(json.dumps({"sizes": sizes, "bad": bad}))
+def write_rows(writer: EntryWriter, pieces: Iterator[TableChunk], wanted: Columns, bad: list[BadRow]) -> None:
+    """Write rows as they are read; never are all of them in memory. `bad` is filled while the pieces are read."""
+    no_rows = TableChunk(0, tuple([] for _ in wanted.text))
+    for piece in chain([no_rows], pieces):
+        for name, strings in _strings(piece, wanted).items():
+            append_strings(writer, name, strings)
+        writer.append("lines", np.array(piece.lines, dtype=np.int64))
+        writer.append("files", np.full(len(piece.lines), piece.file, dtype=np.int16))
+    writer.notes["bad"] = bad
 
 
-def open_rows(folder: Path, wanted: Columns, sources: tuple[str, ...]) -> Table:
-    """Rows that were kept, as they were read."""
-    try:
-        meta = json.loads((folder / "meta.json").read_text())
-        for name, size in meta["sizes"].items():
-            if (folder / name).stat().st_size != size:
-                raise ValueError(f"{name} has not the size it was written with")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: the row cache is damaged ({error}). Delete that folder and run again.") from None
-    made = {name: Strings(StringFiles(folder / name)) for name in _names(wanted)}
-    lines = mapped(folder / "lines", np.int64, meta["sizes"]["lines"] // 8)
-    files = mapped(folder / "files", np.int16, meta["sizes"]["files"] // 2)
-    return _rows(made, wanted, lines, files, sources, [BadRow(*one) for one in meta["bad"]])
+def rows_of_entry(entry: Entry, wanted: Columns, sources: tuple[str, ...]) -> Table:
+    """Rows as they were read."""
+    columns = {name: Strings(CachedStrings(entry, name)) for name in _names(wanted)}
+    bad = [BadRow(*fields) for fields in entry.notes["bad"]]
+    return _table(columns, (entry.column("lines"), entry.column("files")), sources, bad)
 
 
 def _names(wanted: Columns) -> list[str]:
-    """The columns of strings as they are kept."""
-    texts = [f"text-{number}" for number in range(len(wanted.text))]
-    return [*texts, "id"] if wanted.label is None else [*texts, "id", "label"]
+    """The columns of strings as they are stored."""
+    names = [f"text-{number}" for number in range(len(wanted.text))]
+    names.append("id")
+    if wanted.label is not None:
+        names.append("label")
+    return names
 
 
-def _strings(piece: TableChunk, wanted: Columns) -> list[list[str]]:
-    """A piece's columns of strings in the order of their names."""
-    return [*piece.texts, piece.ids] if wanted.label is None else [*piece.texts, piece.ids, piece.labels]
+def _strings(piece: TableChunk, wanted: Columns) -> dict[str, list[str]]:
+    """A piece's columns of strings by their names; labels come last and may not be wanted."""
+    return dict(zip(_names(wanted), [*piece.texts, piece.ids, piece.labels], strict=False))
 
 
-def _rows(
-    made: dict[str, Strings],
-    wanted: Columns,
-    lines: np.ndarray,
-    files: np.ndarray,
-    sources: tuple[str, ...],
-    bad: list[BadRow],
+def _table(
+    columns: dict[str, Strings], lines_files: tuple[np.ndarray, np.ndarray], sources: tuple[str, ...], bad: list[BadRow]
 ) -> Table:
-    texts = tuple(made[f"text-{number}"] for number in range(len(wanted.text)))
-    return Table(texts, made.get("label"), made["id"], lines, files, sources, bad)
+    texts = tuple(column for name, column in columns.items() if name.startswith("text-"))
+    return Table(texts, columns.get("label"), columns["id"], *lines_files, sources, bad)

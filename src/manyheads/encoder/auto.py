@@ -58,14 +58,15 @@ class AutoEncoder(Encoder):
             options["token_type_ids"][real] = tokens.segments[rows]
         inner = layers != {self.depth}
         output = self.model(inputs_embeds=padded, attention_mask=real.long(), output_hidden_states=inner, **options)
-        order = torch.argsort(rows)  # padded batches are in the given order, packed rows are not
-        found = {}
+        order = torch.argsort(rows)  # padded batches are in the order of the sequences, packed rows are not
+        packed: dict[int, Tensor] = {}
         for layer in layers:
             # the last of `hidden_states` lacks the final norm that some models have
             states = output.last_hidden_state if layer == self.depth else output.hidden_states[layer]
-            packed = states[real][order]
-            found[layer] = packed if tokens.kept is None else packed[tokens.kept]
-        return found
+            packed[layer] = states[real][order]
+            if tokens.kept_rows is not None:
+                packed[layer] = packed[layer][tokens.kept_rows]
+        return packed
 
     @property
     def words(self) -> Tensor:
@@ -96,30 +97,36 @@ def load_auto(folder: Path, settings: EncoderSettings) -> AutoEncoder:
     try:
         config = AutoConfig.from_pretrained(folder)
         if config.is_encoder_decoder:
-            raise UserError(f"{folder}: '{config.model_type}' is an encoder-decoder; name an encoder.")
-        for names, rate in (
-            (("hidden_dropout_prob", "dropout", "hidden_dropout"), settings.dropout),
-            (("attention_probs_dropout_prob", "attention_dropout"), settings.attention_dropout),
-        ):
-            for name in names:
-                if rate is not None and hasattr(config, name):
-                    setattr(config, name, rate)
+            raise UserError(
+                f"{folder}: '{config.model_type}' is an encoder-decoder; name an encoder.", code="not-an-encoder"
+            )
+        _set_rate(config, ("hidden_dropout_prob", "dropout", "hidden_dropout"), settings.dropout)
+        _set_rate(config, ("attention_probs_dropout_prob", "attention_dropout"), settings.attention_dropout)
         model = AutoModel.from_pretrained(folder, config=config, use_safetensors=True, dtype=torch.float32)
     except (OSError, ValueError, KeyError, ImportError) as error:
         reason = str(error).strip().split("\n")[0]
-        raise UserError(f"{folder}: transformers cannot load this encoder: {reason}") from None
+        raise UserError(f"{folder}: transformers cannot load this encoder: {reason}", code="bad-encoder") from None
     if settings.embedding_dropout is not None:
         _set_embedding_dropout(model, settings.embedding_dropout, folder)
     return AutoEncoder(model)
 
 
+def _set_rate(config: Any, names: tuple[str, ...], rate: float | None) -> None:
+    """Models call the same dropout rate by different names."""
+    for name in names:
+        if rate is not None and hasattr(config, name):
+            setattr(config, name, rate)
+
+
 def _set_embedding_dropout(model: nn.Module, rate: float, folder: Path) -> None:
-    found = [
-        module
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Dropout) and "embeddings" in name.split(".")
-    ]
-    if not found:
-        raise UserError(f"{folder}: it has no dropout on its embeddings; leave encoder.embedding_dropout out.")
-    for module in found:
-        module.p = rate
+    dropouts: list[nn.Dropout] = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Dropout) and "embeddings" in name.split("."):
+            dropouts.append(module)
+    if not dropouts:
+        raise UserError(
+            f"{folder}: it has no dropout on its embeddings; leave encoder.embedding_dropout out.",
+            code="no-embedding-dropout",
+        )
+    for dropout in dropouts:
+        dropout.p = rate

@@ -34,9 +34,12 @@ class Encoder(nn.Module):
     def layer_of(self, parameter: str) -> int:
         """Which layer a parameter belongs to, from 1; 0 is the embeddings; the pooler counts as of the last layer."""
         if not hasattr(self, "_layer_of"):
-            numbers = {id(one): number for number, layer in enumerate(self.layers, 1) for one in layer.parameters()}
-            numbers |= {id(one): self.depth for one in (self.pooler.parameters() if self.pooler else ())}
-            self._layer_of = {name: numbers.get(id(one), 0) for name, one in self.named_parameters()}
+            numbers: dict[int, int] = {}
+            for number, layer in enumerate(self.layers, 1):
+                numbers |= dict.fromkeys(map(id, layer.parameters()), number)
+            if self.pooler is not None:
+                numbers |= dict.fromkeys(map(id, self.pooler.parameters()), self.depth)
+            self._layer_of = {name: numbers.get(id(tensor), 0) for name, tensor in self.named_parameters()}
         return self._layer_of[parameter]
 
     def embed(self, tokens: PackedTokens) -> Tensor:

@@ -5,7 +5,7 @@
             y = norm(a + drop(W₂·gelu(W₁·a)))
 
 All linear layers, norms and activations run on [tokens, width]: no padding token exists. Of the last layer only
-those rows are computed that pooling asks for (`tokens.kept`): keys and values need every token, the rest does not.
+those rows are computed that pooling asks for (`tokens.kept_rows`): keys and values need every token, the rest does not.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ class Layer(nn.Module):
         self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
-    def forward(self, x: Tensor, tokens: PackedTokens, kept: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, tokens: PackedTokens, kept_rows: Tensor | None = None) -> Tensor:
         """[tokens, width] → the same, or → [kept rows, width] where only some rows are wanted."""
         drop = self.attention_dropout if self.training else 0.0
-        if kept is None:
-            seen = attend(None, self.query_key_value(x), tokens, self.heads, drop)
+        if kept_rows is None:
+            attended = attend(None, self.query_key_value(x), tokens, self.heads, drop)
         else:
             weight, bias, width = self.query_key_value.weight, self.query_key_value.bias, x.shape[1]
             key_value = F.linear(x, weight[width:], bias[width:])
-            x = x[kept]
-            seen = attend(F.linear(x, weight[:width], bias[:width]), key_value, tokens, self.heads, drop)
+            x = x[kept_rows]
+            attended = attend(F.linear(x, weight[:width], bias[:width]), key_value, tokens, self.heads, drop)
         if may_run_in_place(self, x):
-            return finish_in_place(self, x, seen)
-        a = self.attention_norm(x + self.dropout(self.attention_out(seen)))
+            return finish_in_place(self, x, attended)
+        a = self.attention_norm(x + self.dropout(self.attention_out(attended)))
         return self.norm(a + self.dropout(self.down(F.gelu(self.up(a)))))
 
 
@@ -110,14 +110,15 @@ class Bert(Encoder):
         return self.dropout(self.norm(summed))
 
     def states(self, embedded: Tensor, tokens: PackedTokens, layers: Set[int]) -> dict[int, Tensor]:
-        found: dict[int, Tensor] = {}
+        states: dict[int, Tensor] = {}
         x, top = embedded, max(layers)
         for number in range(tokens.layer, top):
             if number in layers:
-                found[number] = x if tokens.kept is None else x[tokens.kept]
-            x = self.layers[number](x, tokens, tokens.kept if number + 1 == top else None)
-        found[top] = x if top > tokens.layer or tokens.kept is None else x[tokens.kept]
-        return found
+                states[number] = _kept_states(x, tokens)
+            rows = tokens.kept_rows if number + 1 == top else None
+            x = self.layers[number](x, tokens, rows)
+        states[top] = x if top > tokens.layer else _kept_states(x, tokens)
+        return states
 
     @property
     def words(self) -> Tensor:
@@ -135,12 +136,16 @@ class Bert(Encoder):
     def save(self, folder: Path) -> None:
         from safetensors.torch import save_file
 
-        from manyheads.encoder.loading import to_hugging_face
+        from manyheads.encoder.hf_names import to_hugging_face
 
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
         save_file(to_hugging_face(tensors), folder / "model.safetensors", metadata={"format": "pt"})
         config = {"model_type": "bert", "architectures": ["BertModel"], "hidden_act": "gelu", **asdict(self.config)}
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def _kept_states(states: Tensor, tokens: PackedTokens) -> Tensor:
+    return states if tokens.kept_rows is None else states[tokens.kept_rows]
 
 
 def random_bert(config: BertConfig, seed: int) -> Bert:

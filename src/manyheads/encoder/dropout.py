@@ -29,8 +29,8 @@ def dropout_mask(values: Tensor, rate: float) -> Tensor:
     lanes = torch.from_numpy(words.view(np.int16))[: values.numel()].view(values.shape)  # uniform in [−32768, 32767]
     # written as numbers at once: booleans would have to be turned into them
     least = min(round(rate * 65536), 65535) - 32768  # at any rate below 1 something may be kept
-    kept = torch.ge(lanes, least, out=torch.empty(values.shape, dtype=values.dtype))
-    return kept.mul_(1 / (1 - rate))
+    mask = torch.ge(lanes, least, out=torch.empty(values.shape, dtype=values.dtype))
+    return mask.mul_(1 / (1 - rate))
 
 
 class Dropout(nn.Module):

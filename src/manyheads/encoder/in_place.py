@@ -10,7 +10,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from manyheads.encoder.bert import Layer
 
-PIECE = 1024  # rows of the feed-forward part at a time: its inner states stay in the processor's cache
+PIECE = 1024  # rows of the feed-forward part at a time: its inner states stay in the CPU's cache
 
 
 def may_run_in_place(layer: Layer, x: Tensor) -> bool:
@@ -28,14 +28,14 @@ def _plain(part: nn.Module) -> bool:
     return type(part) is nn.Linear and not (part._forward_hooks or part._forward_pre_hooks)
 
 
-def finish_in_place(layer: Layer, x: Tensor, seen: Tensor) -> Tensor:
-    """norm(a + W₂·gelu(W₁·a)) with a = norm(x + O·seen): residual and bias are what the products are added to.
+def finish_in_place(layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
+    """norm(a + W₂·gelu(W₁·a)) with a = norm(x + O·attended): residual and bias are what the products are added to.
 
     Written plainly, every product is first filled with its bias, then read once more to add the residual, and the
     inner states, four times as wide as the rest, are written to memory that the system has to clear.
     """
     out, up, down = layer.attention_out, layer.up, layer.down
-    a = layer.attention_norm((x + out.bias).addmm_(seen, out.weight.T))
+    a = layer.attention_norm((x + out.bias).addmm_(attended, out.weight.T))
     result = a + down.bias
     inner = a.new_empty(min(PIECE, len(a)), up.out_features)
     for rows, piece in zip(a.split(PIECE), result.split(PIECE), strict=True):

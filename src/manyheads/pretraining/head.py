@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyheads.encoder import Encoder
-from manyheads.encoder.loading import OLD_NORM, read_file, read_tensors
+from manyheads.encoder.hf_names import OLD_NORM
+from manyheads.encoder.loading import read_file, read_tensors
 from manyheads.seeding import seeded_rng
 
 FILE = "mlm-head.safetensors"

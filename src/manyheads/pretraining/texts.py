@@ -12,8 +12,8 @@ from manyheads.pretraining.masking import Vocabulary
 from manyheads.storage.strings import Strings
 from manyheads.tasks.load import load_tasks
 from manyheads.tokens.column import tokenise
-from manyheads.tokens.packing import Sequence, truncate_pair
-from manyheads.tokens.tokenizer import Tokenizer
+from manyheads.tokens.packing import Sequence
+from manyheads.tokens.tokenizer import SpecialTokens, Tokenizer
 
 
 def collect_texts(
@@ -38,7 +38,7 @@ def collect_texts(
             cut += len(parts) == 2 and sum(map(len, parts)) > room
             starts = range(0, max(1, len(parts[0])), room) if len(parts) == 1 else [0]
             for start in starts:
-                one = _frame(tokenizer, [parts[0][start : start + room], *parts[1:]], longest)
+                one = _frame(tokenizer.special_tokens, [parts[0][start : start + room], *parts[1:]], longest)
                 if np.isin(one.ids, vocabulary.ordinary).any():
                     found.setdefault(one.ids.tobytes(), one)
     return list(found.values()), cut
@@ -59,15 +59,7 @@ def _lines(root: Path, file: str, recipe: Recipe) -> Strings:
     return Strings.of(line for line in lines if line)
 
 
-def _frame(tokenizer: Tokenizer, sides: list[np.ndarray], longest: int) -> Sequence:
-    special_tokens = tokenizer.special_tokens
+def _frame(special_tokens: SpecialTokens, sides: list[np.ndarray], longest: int) -> Sequence:
     if len(sides) == 1:
-        ids = np.concatenate([special_tokens.start, sides[0], special_tokens.end])
-        return Sequence(ids.astype(np.int64), np.zeros(len(ids), dtype=np.int64))
-    first, second = truncate_pair(len(sides[0]), len(sides[1]), longest - special_tokens.around_pair)
-    ids = np.concatenate(
-        [special_tokens.start, sides[0][:first], special_tokens.middle, sides[1][:second], special_tokens.end]
-    )
-    segments = np.full(len(ids), special_tokens.segment_b)
-    segments[: len(special_tokens.start) + first + len(special_tokens.middle)] = 0
-    return Sequence(ids.astype(np.int64), segments.astype(np.int64))
+        return Sequence(*special_tokens.single(sides[0], longest))
+    return Sequence(*special_tokens.pair(sides[0], sides[1], longest))

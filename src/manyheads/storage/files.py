@@ -6,13 +6,8 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
-
-import numpy as np
 
 from manyheads.errors import UserError
 
@@ -89,34 +84,3 @@ def file_sha256(file: Path) -> str:
             return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}.") from None
-
-
-# --- the cache -------------------------------------------------------------------------------------------------
-
-
-def cache_folder() -> Path:
-    """$MANYHEADS_CACHE, or manyheads/ in the user's cache folder."""
-    base = os.environ.get("MANYHEADS_CACHE")
-    return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "manyheads"
-
-
-@contextmanager
-def atomic_directory(folder: Path) -> Iterator[Path]:
-    """A folder to write into that becomes `folder` at the end: a run that is killed, or two at once, leave no half."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".writing-"))
-    try:
-        yield aside
-        aside.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # else another process finished the same work first
-            raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def mapped(file: Path | BinaryIO, dtype: type, size: int) -> np.ndarray:
-    """A file's numbers, read when they are needed."""
-    if not size:
-        return np.empty(0, dtype)  # there are no empty maps
-    return np.asarray(np.memmap(file, dtype=dtype, mode="r", shape=(size,)))  # a plain view is quicker to slice

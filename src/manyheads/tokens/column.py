@@ -1,28 +1,27 @@
-"""A column of texts as tokens: tokenised once, then read from a memory-mapped file.
+"""A column of texts as tokens: tokenised once, then read by memory map.
 
-The file is named by a fingerprint of texts and tokenizer. Special tokens are added when a batch is made, so every
-encoding and every truncation reads the same file.
+The cache entry is named by a fingerprint of texts and tokenizer. Special tokens are added when a batch is made, so
+every encoding and every truncation reads the same entry.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from manyheads.errors import UserError
-from manyheads.storage.files import atomic_directory, cache_folder, mapped
+from manyheads.storage.cache import EntryWriter, cached
+from manyheads.storage.ragged import Ragged
 from manyheads.storage.strings import Strings
-from manyheads.tokens.tokenizer import Tokenizer
+from manyheads.tokens.tokenizer import Spans, Tokenizer
 
 TEXTS_PER_CALL = 10_000
 
@@ -34,6 +33,8 @@ class TokenColumn:
     ids: np.ndarray  # [tokens]
     starts: np.ndarray  # [texts + 1]
     fingerprint: str  # of the texts and the tokenizer
+    token_starts: np.ndarray | None = None  # [tokens] where each token begins in its text, in characters …
+    token_ends: np.ndarray | None = None  # … and where it ends; None where offsets were not asked for
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -49,31 +50,32 @@ class TokenColumn:
         """The same of some rows, without looking at all of them."""
         return self.starts[rows + 1] - self.starts[rows]
 
+    def offsets_of(self, row: int) -> np.ndarray | None:
+        """[tokens, 2] where each token of a text begins and ends, in characters; None without offsets."""
+        if self.token_starts is None or self.token_ends is None:
+            return None
+        tokens = slice(self.starts[row], self.starts[row + 1])
+        return np.stack([self.token_starts[tokens], self.token_ends[tokens]], axis=1)
 
-def tokenise(texts: Strings, tokenizer: Tokenizer) -> TokenColumn:
+
+def tokenise(texts: Strings, tokenizer: Tokenizer, offsets: bool = False) -> TokenColumn:
     """The tokens of a column: read from the cache if these texts met this tokenizer before."""
-    folder = cache_folder() / "tokens" / _fingerprint(texts, tokenizer)
-    if not folder.is_dir():
-        try:
-            _tokenise_into(folder, texts, tokenizer)
-        except OSError as error:
-            raise UserError(
-                f"{folder}: the token cache cannot be written ({error}). Set MANYHEADS_CACHE to another folder."
-            ) from None
-    try:
-        meta = json.loads((folder / "meta.json").read_text())
-        ids = mapped(folder / "ids.bin", np.int32, meta["tokens"])
-        starts = mapped(folder / "starts.bin", np.int64, meta["texts"] + 1)
-        return TokenColumn(ids, starts, folder.name)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: the token cache is damaged ({error}). Delete that folder and run again.") from None
+    fingerprint = _fingerprint(texts, tokenizer)
+    if offsets:
+        entry = cached(
+            "tokens", f"{fingerprint}-offsets", lambda writer: _write_tokens_and_offsets(writer, texts, tokenizer)
+        )
+        ids = entry.ragged("ids")
+        spans = entry.column("token_starts"), entry.column("token_ends")
+        return TokenColumn(ids.values, ids.starts, fingerprint, *spans)
+    ids = cached("tokens", fingerprint, lambda writer: _write_tokens(writer, texts, tokenizer)).ragged("ids")
+    return TokenColumn(ids.values, ids.starts, fingerprint)
 
 
 def tokenise_once(texts: Strings, tokenizer: Tokenizer) -> TokenColumn:
-    """The tokens of a few texts that will not be seen again: nothing is written."""
-    found = tokenizer.encode(texts.to_pylist())
-    starts = np.cumsum([0, *map(len, found)])
-    return TokenColumn(np.array([one for ids in found for one in ids], dtype=np.int32), starts, "")
+    """The tokens of a few texts that will not come again: nothing is written."""
+    ids = Ragged.from_rows(tokenizer.encode(texts.to_pylist()), np.int32)
+    return TokenColumn(ids.values, ids.starts, "")
 
 
 def _fingerprint(texts: Strings, tokenizer: Tokenizer) -> str:
@@ -92,28 +94,42 @@ def _digest(texts: Strings, tokenizer: Tokenizer) -> str:
     return digest.hexdigest()[:32]
 
 
-def _tokenise_into(folder: Path, texts: Strings, tokenizer: Tokenizer) -> None:
-    starts = np.zeros(len(texts) + 1, dtype=np.int64)
-    done = 0
-    with atomic_directory(folder) as aside:
-        with (aside / "ids.bin").open("wb") as file:
-            for found in _encode_ahead(texts, tokenizer):
-                lengths = [len(ids) for ids in found]
-                starts[done + 1 : done + 1 + len(found)] = lengths
-                np.fromiter(chain.from_iterable(found), dtype=np.int32, count=sum(lengths)).tofile(file)
-                done += len(found)
-        np.cumsum(starts, out=starts)
-        starts.tofile(aside / "starts.bin")
-        (aside / "meta.json").write_text(json.dumps({"texts": len(texts), "tokens": int(starts[-1])}))
+def _write_tokens(writer: EntryWriter, texts: Strings, tokenizer: Tokenizer) -> None:
+    _append_ids(writer, [])
+    for ids in _ahead(texts, tokenizer.encode):
+        _append_ids(writer, ids)
 
 
-def _encode_ahead(texts: Strings, tokenizer: Tokenizer) -> Iterator[list[list[int]]]:
+def _write_tokens_and_offsets(writer: EntryWriter, texts: Strings, tokenizer: Tokenizer) -> None:
+    _append_ids(writer, [])
+    _append_spans(writer, [])
+    for ids, spans in _ahead(texts, tokenizer.encode_with_offsets):
+        _append_ids(writer, ids)
+        _append_spans(writer, spans)
+
+
+def _append_ids(writer: EntryWriter, ids: list[list[int]]) -> None:
+    lengths = np.array([len(row) for row in ids], dtype=np.int64)
+    flat = np.fromiter(chain.from_iterable(ids), dtype=np.int32, count=int(lengths.sum()))
+    writer.append_ragged("ids", flat, lengths)
+
+
+def _append_spans(writer: EntryWriter, spans: list[Spans]) -> None:
+    flat = np.array(list(chain.from_iterable(spans)), dtype=np.int32).reshape(-1, 2)
+    writer.append("token_starts", flat[:, 0])
+    writer.append("token_ends", flat[:, 1])
+
+
+Encoded = TypeVar("Encoded")
+
+
+def _ahead(texts: Strings, encode: Callable[[list[str]], Encoded]) -> Iterator[Encoded]:
     """Two calls under way: the tokenizer, which uses all cores and not Python's lock, need not wait for Python."""
     with ThreadPoolExecutor(2) as threads:
-        waiting: deque[Future[list[list[int]]]] = deque()
+        waiting: deque[Future[Encoded]] = deque()
         for part in texts.parts(TEXTS_PER_CALL):
-            waiting.append(threads.submit(tokenizer.encode, part.to_pylist()))
+            waiting.append(threads.submit(encode, part.to_pylist()))
             if len(waiting) > 1:
                 yield waiting.popleft().result()
-        for one in waiting:
-            yield one.result()
+        for future in waiting:
+            yield future.result()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 PositionsNeeded = Literal["first", "last", "all"]  # which token states of a sequence are wanted of the encoder
 
@@ -26,31 +28,24 @@ class Sequence:
 
 
 def merge_equal(sequences: list[Sequence], everywhere: bool) -> tuple[list[Sequence], list[int]]:
-    """The distinct sequences, and for each given one which of them it is: what is equal is encoded once.
+    """The distinct sequences, and for each input which of them it is: what is equal is encoded once.
 
     `everywhere`: wherever two are equal, which is exact where the encoder draws no dropout; else only those of one
     origin, which are the same text drawn once for several tasks.
     """
-    found: dict[tuple[object, ...], int] = {}
+    index_of: dict[tuple[object, ...], int] = {}
     distinct: list[Sequence] = []
-    places: list[int] = []
-    for number, one in enumerate(sequences):
-        source = None if everywhere else one.origin or number
-        location = found.setdefault((one.ids.tobytes(), one.segments.tobytes(), source), len(distinct))
-        if location == len(distinct):
-            distinct.append(one)
-        elif distinct[location].positions_needed != one.positions_needed:
-            distinct[location] = replace(distinct[location], positions_needed="all")
-        places.append(location)
-    return distinct, places
-
-
-def truncate_pair(first: int, second: int, room: int) -> tuple[int, int]:
-    """Lengths that fit into `room`, taking from the longer sentence first; of equal ones the first loses one more."""
-    if first + second <= room:
-        return first, second
-    short = min(first, second, room // 2)
-    return (short, room - short) if first <= second else (room - short, short)
+    indices: list[int] = []
+    for number, sequence in enumerate(sequences):
+        source = None if everywhere else sequence.origin or number
+        key = (sequence.ids.tobytes(), sequence.segments.tobytes(), source)
+        index = index_of.setdefault(key, len(distinct))
+        if index == len(distinct):
+            distinct.append(sequence)
+        elif distinct[index].positions_needed != sequence.positions_needed:
+            distinct[index] = replace(distinct[index], positions_needed="all")
+        indices.append(index)
+    return distinct, indices
 
 
 @dataclass(frozen=True)
@@ -59,14 +54,14 @@ class Group:
 
     count: int
     length: int
-    kept: int
+    kept_length: int
 
 
 @dataclass(frozen=True)
 class PackedTokens:
     """Sequences laid end to end, shortest first, so that those of equal length lie side by side.
 
-    `starts` and `kept_starts` are in the order in which the sequences were given.
+    `starts` and `kept_starts` are in the order of the sequences that were packed.
     """
 
     ids: Tensor  # [tokens]
@@ -75,7 +70,7 @@ class PackedTokens:
     groups: tuple[Group, ...]
     starts: Tensor  # [sequences] row of each sequence's first token
     lengths: Tensor  # [sequences]
-    kept: Tensor | None  # [kept rows] rows of which the last layer's states are wanted; None: all of them
+    kept_rows: Tensor | None  # [kept rows] rows of which the last layer's states are wanted; None: all of them
     kept_starts: Tensor  # [sequences] where each sequence's kept states start in the encoder's output
     kept_lengths: Tensor  # [sequences]
     states: Tensor | None = None  # [tokens, width] after the first layers, where those were kept
@@ -87,63 +82,92 @@ class PackedTokens:
 
 def pack(sequences: Iterable[Sequence], device: torch.device | str = "cpu") -> PackedTokens:
     """Lay sequences end to end. No padding is made; nothing downstream of here ever sees any."""
-    given = list(sequences)
-    if given[0].states is not None and not len(given[0].ids):
-        return _pack_states(given, device)
-    lengths = np.array([len(one.ids) for one in given])
-    kept_lengths = np.array(
-        [length if one.positions_needed == "all" else 1 for one, length in zip(given, lengths, strict=True)]
-    )
+    import torch
+
+    sequences = list(sequences)
+    if sequences[0].states is not None and not len(sequences[0].ids):
+        return _pack_states(sequences, device)
+    lengths = np.array([len(sequence.ids) for sequence in sequences])
+    all_needed = np.array([sequence.positions_needed == "all" for sequence in sequences])
+    kept_lengths = np.where(all_needed, lengths, 1)
     order = np.lexsort((kept_lengths, lengths))
-    starts = np.empty(len(given), dtype=np.int64)
-    kept_starts = np.empty(len(given), dtype=np.int64)
+    ordered = [sequences[index] for index in order]
+    starts = np.empty(len(sequences), dtype=np.int64)
+    kept_starts = np.empty(len(sequences), dtype=np.int64)
     starts[order] = _starts(lengths[order])
     kept_starts[order] = _starts(kept_lengths[order])
-    ids = np.concatenate([given[i].ids for i in order]).astype(np.int64)
-    segments = np.concatenate([given[i].segments for i in order]).astype(np.int64)
+    ids = np.concatenate([sequence.ids for sequence in ordered]).astype(np.int64)
+    segments = np.concatenate([sequence.segments for sequence in ordered]).astype(np.int64)
     positions = np.arange(len(ids)) - np.repeat(starts[order], lengths[order])
-    kept = None
+    kept_rows = None
     if (kept_lengths < lengths).any():
-        rows = [
-            np.arange(starts[i], starts[i] + lengths[i])
-            if given[i].positions_needed == "all"
-            else np.array([starts[i] + (lengths[i] - 1 if given[i].positions_needed == "last" else 0)])
-            for i in order
-        ]
-        kept = torch.from_numpy(np.concatenate(rows)).to(device)
-    shapes, counts = np.unique(np.stack([lengths, kept_lengths], axis=1), axis=0, return_counts=True)
+        kept_rows = torch.from_numpy(_kept_rows(ordered, starts[order])).to(device)
     return PackedTokens(
         ids=torch.from_numpy(ids).to(device),
         positions=torch.from_numpy(positions).to(device),
         segments=torch.from_numpy(segments).to(device),
-        groups=tuple(
-            Group(int(n), int(length), int(kept_length))
-            for (length, kept_length), n in zip(shapes, counts, strict=True)
-        ),
+        groups=_groups(lengths, kept_lengths),
         starts=torch.from_numpy(starts).to(device),
         lengths=torch.from_numpy(lengths).to(device),
-        kept=kept,
+        kept_rows=kept_rows,
         kept_starts=torch.from_numpy(kept_starts).to(device),
         kept_lengths=torch.from_numpy(kept_lengths).to(device),
-        states=_side_by_side([given[i].states for i in order], device),
-        layer=given[0].layer,
+        states=_concatenate_states(ordered, device),
+        layer=sequences[0].layer,
     )
 
 
-def _pack_states(given: list[Sequence], device: torch.device | str) -> PackedTokens:
+def _kept_rows(ordered: list[Sequence], starts: np.ndarray) -> np.ndarray:
+    """The rows whose states are wanted, of sequences that lie end to end."""
+    rows = []
+    for sequence, start in zip(ordered, starts, strict=True):
+        end = start + len(sequence.ids)
+        if sequence.positions_needed == "first":
+            end = start + 1
+        elif sequence.positions_needed == "last":
+            start = end - 1
+        rows.append(np.arange(start, end))
+    return np.concatenate(rows)
+
+
+def _groups(lengths: np.ndarray, kept_lengths: np.ndarray) -> tuple[Group, ...]:
+    shapes, counts = np.unique(np.stack([lengths, kept_lengths], axis=1), axis=0, return_counts=True)
+    groups = []
+    for (length, kept_length), count in zip(shapes.tolist(), counts.tolist(), strict=True):
+        groups.append(Group(count, length, kept_length))
+    return tuple(groups)
+
+
+def _pack_states(sequences: list[Sequence], device: torch.device | str) -> PackedTokens:
     """Kept states that heads read as they are: there is nothing left for the encoder to do."""
-    lengths = np.array([0 if one.states is None else len(one.states) for one in given])
-    nothing = torch.empty(0, dtype=torch.long, device=device)
-    starts, kept_lengths = (torch.from_numpy(one).to(device) for one in (_starts(lengths), lengths))
-    states = _side_by_side([one.states for one in given], device)
+    import torch
+
+    counts = np.array([0 if sequence.states is None else len(sequence.states) for sequence in sequences])
+    no_tokens = torch.empty(0, dtype=torch.long, device=device)
+    starts = torch.from_numpy(_starts(counts)).to(device)
+    lengths = torch.from_numpy(counts).to(device)
     return PackedTokens(
-        nothing, nothing, nothing, (), starts, kept_lengths, None, starts, kept_lengths, states, given[0].layer
+        ids=no_tokens,
+        positions=no_tokens,
+        segments=no_tokens,
+        groups=(),
+        starts=starts,
+        lengths=lengths,
+        kept_rows=None,
+        kept_starts=starts,
+        kept_lengths=lengths,
+        states=_concatenate_states(sequences, device),
+        layer=sequences[0].layer,
     )
 
 
-def _side_by_side(states: list[np.ndarray | None], device: torch.device | str) -> Tensor | None:
-    found = [one for one in states if one is not None]
-    return torch.from_numpy(np.concatenate(found)).to(device) if found else None
+def _concatenate_states(sequences: list[Sequence], device: torch.device | str) -> Tensor | None:
+    import torch
+
+    states = [sequence.states for sequence in sequences if sequence.states is not None]
+    if not states:
+        return None
+    return torch.from_numpy(np.concatenate(states)).to(device)
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:

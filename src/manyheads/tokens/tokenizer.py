@@ -11,6 +11,8 @@ import tokenizers
 
 from manyheads.errors import UserError
 
+Spans = list[tuple[int, int]]  # (start, end) of each token of a text
+
 
 class Tokenizer:
     """The encoder's own fast tokenizer, and how it frames one or two sentences with special tokens."""
@@ -34,7 +36,24 @@ class Tokenizer:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens."""
-        return [found.ids for found in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+        return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def encode_with_offsets(self, texts: list[str]) -> tuple[list[list[int]], list[Spans]]:
+        """The same ids, and where each token begins and ends in its text, in characters. Takes longer."""
+        encodings = self.backend.encode_batch(texts, add_special_tokens=False)
+        ids = [encoding.ids for encoding in encodings]
+        spans = [_without_space(encoding.offsets, text) for encoding, text in zip(encodings, texts, strict=True)]
+        return ids, spans
+
+
+def _without_space(spans: Spans, text: str) -> Spans:
+    """Some tokenizers count the space before a word as part of its first token."""
+    trimmed: Spans = []
+    for start, end in spans:
+        while start < end and text[start].isspace():
+            start += 1
+        trimmed.append((start, end))
+    return trimmed
 
 
 @dataclass(frozen=True)
@@ -48,21 +67,55 @@ class SpecialTokens:
 
     @classmethod
     def of(cls, backend: tokenizers.Tokenizer) -> SpecialTokens:
-        found = backend.encode("a", "a")
-        sentence = np.array([-1 if one is None else one for one in found.sequence_ids])
-        ids = np.array(found.ids, dtype=np.int64)
-        a, b = np.flatnonzero(sentence == 0), np.flatnonzero(sentence == 1)
+        """As the tokenizer itself frames a pair."""
+        encoding = backend.encode("a", "a")
+        sentences = np.array([-1 if number is None else number for number in encoding.sequence_ids])
+        ids = np.array(encoding.ids, dtype=np.int64)
+        first, second = np.flatnonzero(sentences == 0), np.flatnonzero(sentences == 1)
         return cls(
-            start=ids[: a[0]],
-            middle=ids[a[-1] + 1 : b[0]],
-            end=ids[b[-1] + 1 :],
-            segment_b=int(found.type_ids[b[0]]),
+            start=ids[: first[0]],
+            middle=ids[first[-1] + 1 : second[0]],
+            end=ids[second[-1] + 1 :],
+            segment_b=int(encoding.type_ids[second[0]]),
         )
 
     @property
     def around_single(self) -> int:
+        """How many special tokens a single sentence gets, or a pair without separator."""
         return len(self.start) + len(self.end)
 
     @property
     def around_pair(self) -> int:
         return self.around_single + len(self.middle)
+
+    def single(self, ids: np.ndarray, max_length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Token ids and segment ids of [CLS] sentence [SEP], the sentence cut at its end to fit."""
+        framed = np.concatenate([self.start, ids[: max_length - self.around_single], self.end])
+        return framed, np.zeros_like(framed)
+
+    def pair(
+        self, first: np.ndarray, second: np.ndarray, max_length: int, separator: bool = True, segments: bool = True
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Token ids and segment ids of [CLS] first [SEP] second [SEP], the longer sentence cut first to fit.
+
+        Without `separator` nothing stands between the sentences; without `segments` all segment ids are 0.
+        """
+        middle = self.middle if separator else self.middle[:0]
+        first_length, second_length = truncate_pair(
+            len(first), len(second), max_length - self.around_single - len(middle)
+        )
+        framed = np.concatenate([self.start, first[:first_length], middle, second[:second_length], self.end])
+        segment_ids = np.zeros_like(framed)
+        if segments:
+            segment_ids[len(self.start) + first_length + len(middle) :] = self.segment_b
+        return framed, segment_ids
+
+
+def truncate_pair(first: int, second: int, room: int) -> tuple[int, int]:
+    """Lengths that fit into `room`, taking from the longer sentence first; of equal ones the first loses one more."""
+    if first + second <= room:
+        return first, second
+    short = min(first, second, room // 2)
+    if first <= second:
+        return short, room - short
+    return room - short, short

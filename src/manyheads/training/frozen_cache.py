@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +19,15 @@ from manyheads.config.training import trainable_layers
 from manyheads.encoder.bert import Bert
 from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads, TaskTokens, evaluating
-from manyheads.storage.files import cache_folder, mapped
+from manyheads.storage.cache import (
+    Entry,
+    EntryWriter,
+    cached,
+    entry_folder,
+    open_entry,
+    remove_entry,
+    remove_least_recently_used,
+)
 from manyheads.tokens.packing import Sequence, pack
 from manyheads.training.schedule import Phase
 
@@ -153,54 +157,30 @@ def _lengths(model: ManyHeads, data: TaskTokens, whole: bool) -> np.ndarray:
 
 def _open(job: TrainingJob, one: CacheEntry) -> FrozenStates:
     """The kept states, computed now where they are not there, or not whole."""
-    model, width = job.model, job.model.encoder.width
-    folder = cache_folder() / "frozen" / _fingerprint(model, one)
-    file = folder / "states.bin"
+    fingerprint = _fingerprint(job.model, one)
     if job.processes.main:
         try:
-            if file.is_file() and file.stat().st_size != int(one.lengths.sum()) * width * 4:
-                shutil.rmtree(folder)  # damaged
-            if not folder.is_dir():
-                _write(folder, job, one)
-            os.utime(folder)  # the least recently used are removed first
-            _make_room(folder, ROOM * job.recipe.training.frozen_gigabytes)
-        except OSError as error:
-            raise UserError(
-                f"{folder}: the states of frozen layers cannot be kept here ({error}). Set MANYHEADS_CACHE to another "
-                "folder, or training.frozen_gigabytes=0."
-            ) from None
+            open_entry("frozen", fingerprint)
+        except UserError:
+            remove_entry("frozen", fingerprint)  # damaged
+        cached("frozen", fingerprint, lambda writer: _write(writer, job, one))
+        remove_least_recently_used("frozen", ROOM * job.recipe.training.frozen_gigabytes, keep=fingerprint)
     job.processes.wait()
+    states = Entry(entry_folder("frozen", fingerprint)).column("states")
     starts = np.r_[0, np.cumsum(one.lengths)]
-    states = mapped(file, np.float32, int(starts[-1]) * width)
-    rows = np.asarray(states).reshape(-1, width)  # slices of a plain view are quicker to make
-    return FrozenStates(one.layer, one.whole, rows, starts, len(one.lengths) // len(one.data))
+    return FrozenStates(one.layer, one.whole, states, starts, len(one.lengths) // len(one.data))
 
 
-def _write(folder: Path, job: TrainingJob, one: CacheEntry) -> None:
-    """Piece by piece, in the order of the rows; whole or not there at all."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+def _write(writer: EntryWriter, job: TrainingJob, one: CacheEntry) -> None:
+    """Piece by piece, in the order of the rows."""
     model, data = job.model, one.data
-    try:
-        name = f"freeze {one.task}" if one.split == "train" else f"freeze {one.task} {one.split}"
-        states = (aside / "states.bin").open("wb")
-        with states as file, job.reporter.job(name, len(data)) as bar, evaluating(model):
-            for first in range(0, len(data), PIECE):
-                rows = range(first, min(first + PIECE, len(data)))
-                given = [sequence for row in rows for sequence in data.inputs(model, row)]
-                file.write(_states(model, given, one.layer, one.whole).numpy().tobytes())
-                bar.update(rows.stop)
-        about = {"task": one.task, "layer": one.layer, "rows": int(one.lengths.sum())}
-        (aside / "meta.json").write_text(json.dumps(about))
-        try:
-            aside.replace(folder)
-        except OSError:
-            if not folder.is_dir():
-                raise
-            shutil.rmtree(aside)  # another run was quicker
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
+    name = f"freeze {one.task}" if one.split == "train" else f"freeze {one.task} {one.split}"
+    with job.reporter.job(name, len(data)) as bar, evaluating(model):
+        for first in range(0, len(data), PIECE):
+            rows = range(first, min(first + PIECE, len(data)))
+            given = [sequence for row in rows for sequence in data.inputs(model, row)]
+            writer.append("states", _states(model, given, one.layer, one.whole).numpy())
+            bar.update(rows.stop)
 
 
 @torch.no_grad()
@@ -230,13 +210,3 @@ def _fingerprint(model: ManyHeads, one: CacheEntry) -> str:
         json.dumps([columns, encoding, positions_needed, one.layer, model.max_length, torch.__version__]).encode()
     )
     return digest.hexdigest()[:32]
-
-
-def _make_room(newest: Path, gigabytes: float) -> None:
-    """Remove the kept states that were used longest ago until all of them together are small enough."""
-    every = sorted((one for one in newest.parent.iterdir() if one.is_dir()), key=lambda one: one.stat().st_mtime)
-    sizes = {one: sum(file.stat().st_size for file in one.iterdir()) / 1e9 for one in every}
-    for one in every:
-        if one != newest and sum(sizes.values()) > gigabytes:
-            shutil.rmtree(one, ignore_errors=True)
-            del sizes[one]

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from manyheads.parts.encodings.base import Encoding, Ids
 from manyheads.registry import register
-from manyheads.tokens.packing import truncate_pair
 from manyheads.tokens.tokenizer import SpecialTokens
 
 
@@ -22,6 +21,7 @@ class Cross(Encoding):
     """
 
     texts = 2
+    separator = True  # whether special tokens stand between the sentences
 
     def __init__(self, width: int, *, segments: bool = True) -> None:
         super().__init__()
@@ -29,17 +29,11 @@ class Cross(Encoding):
         self.segments = segments
 
     def inputs(self, texts: tuple[Ids, ...], special_tokens: SpecialTokens, max_length: int) -> list[tuple[Ids, Ids]]:
-        first, second = truncate_pair(len(texts[0]), len(texts[1]), max_length - special_tokens.around_pair)
-        ids = np.concatenate(
-            [special_tokens.start, texts[0][:first], special_tokens.middle, texts[1][:second], special_tokens.end]
-        )
-        segments = np.zeros_like(ids)
-        if self.segments:
-            segments[len(special_tokens.start) + first + len(special_tokens.middle) :] = special_tokens.segment_b
-        return [(ids, segments)]
+        return [special_tokens.pair(texts[0], texts[1], max_length, self.separator, self.segments)]
 
     def untruncated_length(self, lengths: tuple[np.ndarray, ...], special_tokens: SpecialTokens) -> np.ndarray:
-        return lengths[0] + lengths[1] + special_tokens.around_pair
+        around = special_tokens.around_pair if self.separator else special_tokens.around_single
+        return lengths[0] + lengths[1] + around
 
     def forward(self, pooled: Tensor) -> Tensor:
         return pooled

@@ -18,13 +18,7 @@ class PairOfInputs(Encoding):
     texts = 2
 
     def inputs(self, texts: tuple[Ids, ...], special_tokens: SpecialTokens, max_length: int) -> list[tuple[Ids, Ids]]:
-        found = [
-            np.concatenate(
-                [special_tokens.start, text[: max_length - special_tokens.around_single], special_tokens.end]
-            )
-            for text in texts
-        ]
-        return [(ids, np.zeros_like(ids)) for ids in found]
+        return [special_tokens.single(text, max_length) for text in texts]
 
     def untruncated_length(self, lengths: tuple[np.ndarray, ...], special_tokens: SpecialTokens) -> np.ndarray:
         return np.maximum(*lengths) + special_tokens.around_single

@@ -21,10 +21,7 @@ class Single(Encoding):
         self.features = width
 
     def inputs(self, texts: tuple[Ids, ...], special_tokens: SpecialTokens, max_length: int) -> list[tuple[Ids, Ids]]:
-        ids = np.concatenate(
-            [special_tokens.start, texts[0][: max_length - special_tokens.around_single], special_tokens.end]
-        )
-        return [(ids, np.zeros_like(ids))]
+        return [special_tokens.single(texts[0], max_length)]
 
     def untruncated_length(self, lengths: tuple[np.ndarray, ...], special_tokens: SpecialTokens) -> np.ndarray:
         return lengths[0] + special_tokens.around_single

@@ -1,5 +1,6 @@
 """The generated demonstration corpus: deterministic, balanced, free of repeats, and labelled by its rules."""
 
+import gzip
 import json
 import os
 import random
@@ -7,12 +8,15 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from manyheads.data import demo
-from manyheads.data.demo import COLUMNS, GENERATORS, SIZES, SPLITS, TASKS, demo_rows
+import demo_corpus
+from demo_corpus import COLUMNS, GENERATORS, SIZES, SPLITS, TASKS, demo_rows
+from manyheads.data import demo as shipped
 
+TOOL = Path(demo_corpus.__file__).parent
 Rows = list[dict[str, str]]
 EVERY_SPLIT = [(task, split) for task in TASKS for split in SPLITS]
 ROWS: dict[tuple[str, str], Rows] = {(task, split): demo_rows(task, split) for task, split in EVERY_SPLIT}
@@ -39,14 +43,14 @@ def holds(text: str, phrase: str) -> bool:
 def label_words(task: str, pool: str) -> set[str]:
     """The words by which a label is told: opinions, and what the meanings in a pair are worded with."""
     if task == "sentiment":
-        domains = {word for _, own in demo.DOMAINS[pool] for word in re.split(r"[,|]", own)}
-        tables = (demo.OPINIONS[pool], demo.VERDICTS[pool], demo.REMARKS[pool])
+        domains = {word for _, own in demo_corpus.DOMAINS[pool] for word in re.split(r"[,|]", own)}
+        tables = (demo_corpus.OPINIONS[pool], demo_corpus.VERDICTS[pool], demo_corpus.REMARKS[pool])
         return domains | {word for table in tables for words in table.values() for word in words}
     if task == "paraphrase":
-        groups = [group for kind in demo.FILLERS[pool].values() for group in kind]
+        groups = [group for kind in demo_corpus.FILLERS[pool].values() for group in kind]
     else:
-        groups = [group for topic in demo.SCENES[pool] for line in topic for group in demo.groups(line)]
-        groups += [group for details in demo.DETAILS[pool].values() for group in details]
+        groups = [group for topic in demo_corpus.SCENES[pool] for line in topic for group in demo_corpus.groups(line)]
+        groups += [group for details in demo_corpus.DETAILS[pool].values() for group in details]
     return {re.sub(r"^(a|an|the|some) ", "", wording) for group in groups for wording in group}
 
 
@@ -118,18 +122,61 @@ def test_the_seed_decides_the_rows(task: str, split: str) -> None:
 
 def test_another_process_with_another_hash_seed_gives_the_same_rows() -> None:
     code = (
-        "import json; from manyheads.data.demo import *; "
+        "import json; from demo_corpus import *; "
         "print(json.dumps([demo_rows(task, split) for task in TASKS for split in SPLITS]))"
     )
     for hash_seed in ("1", "4242"):
         run = subprocess.run(
             [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(TOOL)},
             capture_output=True,
             text=True,
             check=True,
         )
         assert json.loads(run.stdout) == [ROWS[key] for key in EVERY_SPLIT]
+
+
+# --- the files that ship with the package
+
+
+def generate(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(TOOL / "generate.py"), *options], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_shipped_files_are_what_the_tool_makes() -> None:
+    run = generate("--check")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.endswith("up to date\n")
+
+
+def test_the_tool_writes_the_same_bytes_again_and_finds_a_changed_file(tmp_path: Path) -> None:
+    assert generate("--folder", str(tmp_path)).returncode == 0
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == sorted(f"{task}-{split}.csv.gz" for task, split in EVERY_SPLIT)
+    before = [file.read_bytes() for file in files]
+    assert [content[4:8] for content in before] == [bytes(4)] * 9, "gzip's time stamp is zero"
+    files[0].write_bytes(gzip.compress(b"id,sentence\n"))
+    files[1].unlink()
+    run = generate("--check", "--folder", str(tmp_path))
+    assert run.returncode == 1
+    assert f"{files[0].name}, {files[1].name}" in run.stdout
+    assert generate("--folder", str(tmp_path)).returncode == 0
+    assert [file.read_bytes() for file in files] == before
+
+
+@pytest.mark.parametrize(("task", "split"), EVERY_SPLIT)
+def test_the_package_reads_the_rows_of_the_generator(task: str, split: str) -> None:
+    assert shipped.demo_rows(task, split) == ROWS[task, split]
+    assert (shipped.TASKS, shipped.SPLITS) == (TASKS, SPLITS)
+
+
+def test_the_vocabulary_is_every_training_word_by_frequency() -> None:
+    words = shipped.demo_vocabulary()
+    assert words[:4] == ["a", ".", "the", "?"]
+    assert len(set(words)) == len(words)
+    assert set(words) >= {word for task in TASKS for word in re.findall(r"\w+", all_text(task, "train"))}
 
 
 # --- no repeats
@@ -245,7 +292,7 @@ def epoch_description(text: str, groups: list[tuple[str, ...]]) -> str:
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_synonyms_keep_a_question_and_other_changes_do_not(split: str) -> None:
-    fillers = demo.FILLERS["train" if split == "train" else "held"]
+    fillers = demo_corpus.FILLERS["train" if split == "train" else "held"]
     groups = [group for kind in fillers.values() for group in kind]
     equal = swapped = changed = reworded = 0
     for row in ROWS["paraphrase", split]:
@@ -281,7 +328,7 @@ def test_shared_words_do_not_tell_duplicates(split: str) -> None:
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_duplicates_ask_one_question_and_easy_negatives_come_from_elsewhere(split: str) -> None:
-    families = demo.QUESTIONS["train" if split == "train" else "held"]
+    families = demo_corpus.QUESTIONS["train" if split == "train" else "held"]
     lines = [(number, line) for number, family in enumerate(families) for line in family]
 
     def asked(text: str) -> tuple[int, str]:
@@ -303,7 +350,7 @@ def test_duplicates_ask_one_question_and_easy_negatives_come_from_elsewhere(spli
 
 
 def test_every_wording_of_a_question_speaks_of_the_same_slots() -> None:
-    for family in (family for pool in demo.QUESTIONS.values() for family in pool):
+    for family in (family for pool in demo_corpus.QUESTIONS.values() for family in pool):
         wordings = [wording for question in family for wording in question.split("|")]
         assert all(len(question.split("|")) > 1 for question in family)
         assert len({tuple(sorted(re.findall(r"{\w+}", wording))) for wording in wordings}) == 1, family
@@ -312,9 +359,9 @@ def test_every_wording_of_a_question_speaks_of_the_same_slots() -> None:
 @pytest.mark.parametrize("split", SPLITS)
 def test_similarity_agrees_with_what_is_common(split: str) -> None:
     pool = "train" if split == "train" else "held"
-    topics = [[demo.groups(line) for line in topic] for topic in demo.SCENES[pool]]
+    topics = [[demo_corpus.groups(line) for line in topic] for topic in demo_corpus.SCENES[pool]]
     groups = [group for topic in topics for line in topic for group in line]
-    groups += [group for details in demo.DETAILS[pool].values() for group in details]
+    groups += [group for details in demo_corpus.DETAILS[pool].values() for group in details]
     known = [{group[0].lower() for line in topic for group in line} for topic in topics]
 
     def parts(sentence: str) -> set[str]:
