@@ -25,7 +25,7 @@ from manyheads import Run, load_recipe, train
 from manyheads.data.demo import demo_rows
 from manyheads.encoder.bert import Bert
 from manyheads.inference.predict import _passes
-from manyheads.model.multitask import TaskTokens
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.runs.run import _examples
 from manyheads.tasks.load import load_tasks
 from side_by_side import machine, write_block

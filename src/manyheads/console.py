@@ -130,7 +130,7 @@ def _shown(value: Any) -> str:
 
 def format_prediction(prediction: dict[str, Any]) -> str:
     """'yes\t0.912', 'comedy, drama' or '3.250'."""
-    prediction = prediction["prediction"]
-    if isinstance(prediction, list):
-        return ", ".join(prediction) or "none"
-    return f"{prediction}\t{prediction['probability']:.3f}" if "probability" in prediction else f"{prediction:.3f}"
+    value = prediction["prediction"]
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return f"{value}\t{prediction['probability']:.3f}" if "probability" in prediction else f"{value:.3f}"

@@ -10,7 +10,8 @@ import numpy as np
 
 from manyheads.config.training import EvaluateSettings
 from manyheads.inference.predict import predict_tasks
-from manyheads.model.multitask import ManyHeads, TaskTokens
+from manyheads.model.multitask import ManyHeads
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.metrics import overall, score
 from manyheads.seeding import generator
 from manyheads.tasks.task import Task
@@ -68,5 +69,5 @@ def plain_loss(task: Task, predictions: np.ndarray, labels: np.ndarray) -> float
 
 def fixed_subset(data: TaskTokens, at_most: int | None, seed: int) -> np.ndarray:
     """The rows of dev used while training: the same at every evaluation, and for tasks that read the same rows."""
-    rows = generator(seed, "evaluate", data.rows or data.task.name).permutation(len(data))
+    rows = generator(seed, "evaluate", data.row_group or data.task.name).permutation(len(data))
     return np.sort(rows[data.examples.labelled[rows]][:at_most])

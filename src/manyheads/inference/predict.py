@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from manyheads.data.labels import NONE
-from manyheads.model.multitask import Inputs, ManyHeads, TaskTokens, evaluating
+from manyheads.model.multitask import Inputs, ManyHeads, evaluating
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.storage.files import write_text
 from manyheads.tasks.task import Task
 from manyheads.tokens.packing import merge_equal

@@ -19,11 +19,12 @@ from manyheads.data.table import Table
 from manyheads.errors import UserError, nearest
 from manyheads.inference.evaluate import Evaluation, evaluate_model
 from manyheads.inference.predict import describe, predict_tasks
-from manyheads.model.multitask import ManyHeads, TaskTokens
+from manyheads.model.folder import load_model
+from manyheads.model.multitask import ManyHeads
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.storage.strings import Strings
 from manyheads.tasks.load import load_tasks, read_unlabelled
 from manyheads.tasks.task import Task
-from manyheads.training.checkpoint import load_model
 
 Text = str | tuple[str, str]  # a sentence, or a pair
 
@@ -88,7 +89,7 @@ class Run:
         """Metrics on the whole dev set of every task, read again from the recipe's files."""
         reporter = reporter or Reporter(quiet=True)
         data = {
-            name: TaskTokens(self.model.tasks[name], loaded.dev, self.model.tokenizer, rows=loaded.rows)
+            name: TaskTokens(self.model.tasks[name], loaded.dev, self.model.tokenizer, row_group=loaded.rows)
             for name, loaded in load_tasks(self.recipe).items()
         }
         known = self.metrics.get("data", {})

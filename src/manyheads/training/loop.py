@@ -16,6 +16,7 @@ from manyheads.console import Reporter, duration
 from manyheads.errors import Interrupted, UserError
 from manyheads.inference.evaluate import Evaluation
 from manyheads.inference.predict import predict_tasks, write_dev_predictions, write_predictions
+from manyheads.model.folder import link_folder, save_model
 from manyheads.parts.metrics import better, primary
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
@@ -195,10 +196,10 @@ def _evaluate(job: TrainingJob) -> None:
             if not job.processes.main:
                 continue
             if written is None:
-                saved.save_model(folder, job.model, job.encoder_folder, _about(job, found))
+                save_model(folder, job.model, job.encoder_folder, _about(job, found))
                 written = folder
             else:
-                saved.link_folder(written, folder)
+                link_folder(written, folder)
     pause_or_resume(job, found)
 
 
