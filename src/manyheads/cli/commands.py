@@ -29,6 +29,10 @@ Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Settings that replace the recipe's.")
 ]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+Imports = Annotated[
+    list[Path] | None,
+    typer.Option("--imports", help="A Python file with parts that the model needs; it is run. May be repeated."),
+]
 ModelOption = Annotated[str, typer.Option("--model", help="Which model of the run: best, or best-TASK.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
@@ -92,18 +96,24 @@ def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> N
 
 
 @app.command()
-def evaluate(run: RunArgument, model: ModelOption = "best", as_json: AsJson = False, quiet: Quiet = False) -> None:
+def evaluate(
+    run: RunArgument,
+    model: ModelOption = "best",
+    imports: Imports = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
     """Metrics of a run's model on the whole dev set of every task."""
     from manyheads.console import Reporter
     from manyheads.runs.run import Run
 
-    opened = _opened(Run(run, model))
+    opened = Run(run, model, imports or ())
     print_metrics({"dev": opened.evaluate(Reporter(quiet)).to_json(), "model": opened.about}, as_json)
 
 
 @app.command()
 def predict(
-    run: RunArgument,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model folder (best/, or a copy).")],
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl or parquet; else lines on stdin.")
     ] = None,
@@ -117,16 +127,17 @@ def predict(
         bool, typer.Option("--all", help="All tasks that take such texts, from one encoder pass.")
     ] = False,
     model: ModelOption = "best",
+    imports: Imports = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer texts: --text, a file with the task's text columns, or lines on stdin (pairs separated by a tab)."""
-    from manyheads.runs.run import Run
+    from manyheads.runs.run import open_predictor
 
     if file is not None and text:
         raise UserError("predict: give a FILE or --text, not both.")
     if every and task:
         raise UserError("predict: give --task or --all, not both.")
-    opened = _opened(Run(run, model))
+    opened = open_predictor(run, model, imports or ())
     if every:
         _print_every_task(opened, file, text, as_json)
         return
@@ -176,12 +187,12 @@ def parts(
 
 
 @app.command()
-def conflicts(run: RunArgument, as_json: AsJson = False) -> None:
+def conflicts(run: RunArgument, imports: Imports = None, as_json: AsJson = False) -> None:
     """Which tasks' gradients agree or fight in a run, where in the encoder, and what to do about it."""
     from manyheads.reports.conflicts import conflict_table, describe_conflicts, read_conflicts
     from manyheads.runs.run import Run
 
-    found = read_conflicts(Run(run))
+    found = read_conflicts(Run(run, imports=imports or ()))
     if as_json:
         print_json(found.to_json())
         return
@@ -206,15 +217,19 @@ def report(
     ),
     figures: Annotated[Path | None, typer.Option("--figures", help="Also write every figure into this folder.")] = None,
     form: Annotated[str, typer.Option("--format", help="Of these figures: svg, png or pdf.")] = "svg",
+    imports: Imports = None,
 ) -> None:
     """One page about a run (finished or not), several runs compared with the first, or a study. Opens in any browser.
 
     For example: manyheads report runs/reviews; report runs/a runs/b; report papers/e1-encodings data.root=FOLDER
     """
     from manyheads.cli.study import open_from_words
+    from manyheads.config.plugins import import_parts
     from manyheads.reports.write import write_comparison, write_report, write_study_report
     from manyheads.studies.config import shipped_studies
 
+    for python_file in imports or ():
+        import_parts(python_file.resolve(), "imports")
     if len(what) > 1 and not any("=" in one and not Path(one).is_dir() for one in what):
         print(write_comparison([Path(one) for one in what], output, figures, form))
     elif Path(what[0]).is_dir():
@@ -326,13 +341,6 @@ def main() -> None:
 
 
 # --- texts to answer --------------------------------------------------------------------------------------------
-
-
-def _opened(run: Any) -> Any:
-    """A run whose imported files, which are code, are named before they are used."""
-    for file in run.recipe.imports:
-        print(f"imports: {file}", file=sys.stderr)
-    return run
 
 
 def _print_every_task(run: Any, file: Path | None, text: list[str] | None, as_json: bool) -> None:

@@ -35,24 +35,25 @@ def evaluate_model(
     data: dict[str, TaskTokens],
     settings: EvaluateSettings,
     rows: dict[str, np.ndarray] | None = None,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int], None] = lambda completed: None,
 ) -> tuple[Evaluation, dict[str, np.ndarray]]:
     """Evaluate every task on its labelled rows, or on some of them; also returns the predictions."""
     chosen = rows or {name: np.flatnonzero(split.examples.labelled) for name, split in data.items()}
     predictions = predict_tasks(model, data, settings.tokens_per_pass, chosen, progress)
-    metrics, losses = {}, {}
+    metrics, losses, examples, tasks = {}, {}, {}, {}
     for name, split in data.items():
         assert split.examples.labels is not None
         labels = split.examples.labels[chosen[name]]
         metrics[name] = score(split.task, predictions[name], labels)
         losses[name] = plain_loss(split.task, predictions[name], labels)
-    tasks = {name: split.task for name, split in data.items()}
+        examples[name] = len(chosen[name])
+        tasks[name] = split.task
     total = overall(metrics, tasks, settings.overall, settings.weights)
-    return Evaluation(metrics, total, {name: len(some) for name, some in chosen.items()}, losses), predictions
+    return Evaluation(metrics, total, examples, losses), predictions
 
 
 def plain_loss(task: Task, predictions: np.ndarray, labels: np.ndarray) -> float:
-    """−log of the right class's chance, or the squared error on the scale that the loss sees; mean over examples,
+    """−log of the right class's probability, or the squared error on the scale that the loss sees; mean over examples,
     and over classes where an example may have several.
 
     The same for every loss a task may train with, so that curves of different runs can be compared.
@@ -61,10 +62,10 @@ def plain_loss(task: Task, predictions: np.ndarray, labels: np.ndarray) -> float
         return float("nan")
     if task.kind == "regression":
         return float((((predictions - labels) / task.unit) ** 2).mean())
-    chances = np.clip(predictions.astype(np.float64), 1e-12, 1 - 1e-12)
+    probabilities = np.clip(predictions.astype(np.float64), 1e-12, 1 - 1e-12)
     if task.kind == "multi-label":
-        return float(-(labels * np.log(chances) + (1 - labels) * np.log(1 - chances)).mean())
-    return float(-np.log(chances[np.arange(len(labels)), labels]).mean())
+        return float(-(labels * np.log(probabilities) + (1 - labels) * np.log(1 - probabilities)).mean())
+    return float(-np.log(probabilities[np.arange(len(labels)), labels]).mean())
 
 
 def fixed_subset(data: TaskTokens, at_most: int | None, seed: int) -> np.ndarray:

@@ -127,6 +127,8 @@ def _check_names(folder: Path) -> dict[str, str]:
     for name in sums:
         if not _is_file_name(name):
             raise refused(file, f"'{name[:SHOWN]}' is not the name of a file in this folder.", "unsafe-path")
+        if not (folder / name).is_file():
+            raise refused(folder / name, "missing from the model folder.", "damaged-model")
     for index in sorted(folder.glob("*.index.json")):
         content = read_json(index)
         weight_map = content.get("weight_map") if isinstance(content, dict) else None
@@ -322,8 +324,8 @@ def _why_labels_invalid(task: Task) -> str | None:
         return f"unit: expected a positive number, found {task.unit}."
     if task.bounds is not None and task.bounds[0] > task.bounds[1]:
         return f"bounds: expected the smallest label first, found {task.bounds}."
-    if (task.kind == "regression") == (classes > 0):
-        return f"labels: {task.labels.called} with {classes} classes."
+    if (task.labels.kind == "regression") == (classes > 0):
+        return f"labels: a {task.labels.kind} with {classes} classes."
     if any(not 0 <= index < classes for index in task.labels.values.values()):
         return f"labels.values: expected class indices below {classes}."
     if task.counts and len(task.counts) != classes:

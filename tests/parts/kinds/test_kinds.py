@@ -203,7 +203,7 @@ def test_missing_classes_and_labels_are_said_as_such(tmp_path: Path) -> None:
 
 
 def test_classes_that_hold_the_separator_are_written_as_a_list(tmp_path: Path) -> None:
-    from manyheads.inference.predict import as_text
+    from manyheads.inference.prediction_files import as_text
 
     rows = [{"text": "a", "label": ["tea, milk", "x|y"]}, {"text": "b", "label": ["tea, milk"]}]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
