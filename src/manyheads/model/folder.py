@@ -148,6 +148,9 @@ def _check_encoder_size(folder: Path, config: dict[str, Any], shapes: Shapes) ->
             if shapes.get(name) != tuple(tensor.shape):
                 reason = f"asks for tensor '{name}' of shape {list(tensor.shape)}, the weights have {shapes.get(name)}."
                 raise refused(folder / "config.json", reason)
+        if len(shapes) > len(expected):
+            reason = f"describes {len(expected)} tensors, the weights have {len(shapes)}."
+            raise refused(folder / "config.json", reason)
         return
     from transformers import AutoConfig, AutoModel
 

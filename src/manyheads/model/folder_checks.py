@@ -202,7 +202,7 @@ def read_encoder_config(folder: Path, tensor_count: int) -> dict[str, Any]:
         raise refused(file, f"'{key}' asks for code, or a model, from elsewhere: a model folder never runs code.")
     for name, value in config.items():
         layers = "layers" in name and isinstance(value, int)
-        if layers and value > tensor_count:
+        if layers and not 0 <= value <= tensor_count:
             raise refused(file, f"'{name[:SHOWN]}' is {value}, but its weights have {tensor_count} tensors.")
         if isinstance(value, int) and abs(value) > 2**31:
             raise refused(file, f"'{name[:SHOWN]}' is {value}: not a size.")
