@@ -24,9 +24,9 @@ from apart import Apart
 from manyheads import Run, load_recipe, train
 from manyheads.data.demo import demo_rows
 from manyheads.encoder.bert import Bert
-from manyheads.inference.predict import _passes
-from manyheads.model.multitask import TaskTokens
-from manyheads.runs.run import _examples
+from manyheads.inference.predict import plan_passes
+from manyheads.inference.texts import dataset_of_texts
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.tasks.load import load_tasks
 from side_by_side import machine, write_block
 from train import spread
@@ -81,11 +81,11 @@ def products_of(run: Run, pairs: list[Pair], whole: bool) -> list[floor.Product]
     """What must be multiplied to answer these pairs."""
     model = run.model
     (task,) = model.tasks.values()
-    data = TaskTokens(task, _examples(pairs, 2, task.name), model.tokenizer, cached=False)
+    data = TaskTokens(task, dataset_of_texts(pairs, 2, task.name), model.tokenizer, cached=False)
     assert isinstance(model.encoder, Bert)
     found: list[floor.Product] = []
-    for asked in _passes(model, {task.name: data}, {task.name: np.arange(len(pairs))}, 4096):
-        packed = model.pack([(name, inputs) for name, _, inputs in asked])
+    for batches in plan_passes(model, {task.name: data}, {task.name: np.arange(len(pairs))}, 4096):
+        packed = model.pack([(batch.task, batch.inputs) for batch in batches])
         found += floor.products(model.encoder, packed.tokens, whole, backward=False)
     return found
 
@@ -93,7 +93,7 @@ def products_of(run: Run, pairs: list[Pair], whole: bool) -> list[floor.Product]
 def padding(run: Run, pairs: list[Pair], batch: int) -> float:
     """How many times the word pieces of these pairs a batch of so many has, padded to its longest."""
     (task,) = run.model.tasks.values()
-    data = TaskTokens(task, _examples(pairs, 2, task.name), run.model.tokenizer, cached=False)
+    data = TaskTokens(task, dataset_of_texts(pairs, 2, task.name), run.model.tokenizer, cached=False)
     lengths = [len(data.inputs(run.model, row)[0].ids) for row in range(len(pairs))]
     batches = [lengths[first : first + batch] for first in range(0, len(lengths), batch)]
     return sum(len(one) * max(one) for one in batches) / sum(lengths)
@@ -149,7 +149,8 @@ def measure_company(turns: int, count: int) -> list[str]:
         for turn in range(turns + 1):
             for size in COMPANY:
                 began = time.perf_counter()
-                run._predict_dataset([run.model.tasks[name] for name in names[:size]], _examples(texts, 1, names[0]))
+                tasks = [run.model.tasks[name] for name in names[:size]]
+                run.predictor.predict_dataset(tasks, dataset_of_texts(texts, 1, names[0]))
                 if turn:
                     taken[size].append(time.perf_counter() - began)
     lines = ["| tasks on the same sentences | time ÷ one task |", "|---|---|"]

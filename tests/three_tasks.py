@@ -22,7 +22,7 @@ class Rows:
     """What the model needs of a task's data, without files."""
 
     def __init__(self, model: ManyHeads, task: str, labels: list[float]) -> None:
-        self.task, self.rows, self.frozen = model.tasks[task], None, None
+        self.task, self.row_group, self.frozen = model.tasks[task], None, None
         self.texts = columns(model, len(self.task.columns.text))
         kind = torch.float64 if self.task.kind.name == "regression" else torch.long
         self.labels = torch.tensor(labels, dtype=kind)

@@ -21,16 +21,30 @@ _PUBLIC = {
     "ManyHeads": "manyheads.model.multitask",
     "train": "manyheads.training.loop",
     "resume": "manyheads.training.loop",
+    "Predictor": "manyheads.inference.predictor",
     "Run": "manyheads.runs.run",
     "register": "manyheads.registry",
     "parts": "manyheads.registry",
     "UserError": "manyheads.errors",
 }
-__all__ = ["ManyHeads", "Recipe", "Run", "Task", "UserError", "load_recipe", "parts", "register", "resume", "train"]
+__all__ = [
+    "ManyHeads",
+    "Predictor",
+    "Recipe",
+    "Run",
+    "Task",
+    "UserError",
+    "load_recipe",
+    "parts",
+    "register",
+    "resume",
+    "train",
+]
 
 if TYPE_CHECKING:
     from manyheads.config.recipe import Recipe
     from manyheads.errors import UserError
+    from manyheads.inference.predictor import Predictor
     from manyheads.model.multitask import ManyHeads
     from manyheads.registry import parts, register
     from manyheads.runs.run import Run

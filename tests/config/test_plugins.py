@@ -48,12 +48,19 @@ def test_own_parts_train_are_said_and_open_again(own: Path, recipe_file: Callabl
     assert result.returncode == 0, result.stderr
     assert f"imports: {own} (losses/absolute)" in result.stderr
     run = toy_data / "runs" / "toy"
-    found = manyheads("predict", run, "--text", "a man", "--text", "a dog")
+    texts = ("--text", "a man", "--text", "a dog")
+    found = manyheads("predict", run, *texts, "--imports", own)
     assert found.returncode == 0, found.stderr
+    refused = manyheads("predict", run, *texts)
+    check_refused(refused, "losses/absolute was registered by my_parts.py", f"--imports {own}", "[unknown-part]")
+    assert manyheads("predict", run / "best", *texts, "--imports", own).stdout == found.stdout
+    check_refused(manyheads("predict", run / "best", *texts), "losses/absolute", "--imports my_parts.py")
+    check_refused(manyheads("evaluate", run), "unknown loss 'absolute'", f"--imports {own}", "[unknown-part]")
+    assert manyheads("evaluate", run, "--imports", own, "-q").returncode == 0
     assert f"imports:\n- {own}\n" in (run / "recipe.yaml").read_text(), "the full path: the run may be opened anywhere"
     assert not list(run.rglob("*.py")), "code is not copied"
     own.unlink()
-    check_refused(manyheads("predict", run, "--text", "a man", "--text", "a dog"), f"no Python file '{own}'")
+    check_refused(manyheads("predict", run, *texts, "--imports", own), f"no Python file '{own}'")
 
 
 def test_a_changed_file_is_run_anew_and_its_old_parts_are_forgotten(own: Path, toy_data: Path) -> None:
@@ -157,5 +164,5 @@ def test_a_run_whose_part_has_another_shape_now_is_refused(
     result = manyheads("train", recipe_file(tasks=tasks, imports=["my_parts.py"]), "training.epochs=1")
     assert result.returncode == 0, result.stderr
     own.write_text(WIDE.replace("5", "6"))
-    refused = manyheads("predict", toy_data / "runs" / "toy", "--text", "a", "--text", "b")
-    check_refused(refused, "its heads do not fit", f"imports: {own}")
+    refused = manyheads("predict", toy_data / "runs" / "toy", "--text", "a", "--text", "b", "--imports", own)
+    check_refused(refused, "its heads do not fit", "[invalid-model]")

@@ -27,7 +27,7 @@ from manyheads.data.labels import BETWEEN, FAULT, NONE, BadLabel, LabelReader
 from manyheads.data.readers import Chunk
 from manyheads.data.table import BadRow, Columns, Table
 from manyheads.errors import UserError
-from manyheads.model.multitask import TaskTokens
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.storage import strings
 from manyheads.storage.cache import FORMAT
 from manyheads.storage.strings import CachedStrings, Strings

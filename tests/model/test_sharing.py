@@ -145,7 +145,7 @@ def test_any_transformers_encoder_gives_its_layers_too(toy_encoder: Path) -> Non
 
 
 def test_a_group_of_tasks_shares_one_layer(toy_encoder: Path, tmp_path: Path) -> None:
-    from manyheads.training.checkpoint import load_model, save_model
+    from manyheads.model.folder import load_model, save_model
 
     shared = PartConfig(name="bi-shared", options={"units": 8})
     tasks = [

@@ -13,10 +13,10 @@ import torch
 
 from building import KINDS, a_task, fitting_task, labels_of, toy_inputs, toy_model
 from command import check_refused, manyheads
+from manyheads.model.folder import load_model, save_model
 from manyheads.registry import parts
 from manyheads.tasks.compatibility import incompatible_parts
 from manyheads.tasks.task import Task
-from manyheads.training.checkpoint import load_model, save_model
 
 FAMILIES = {"encoding": "encodings", "pooling": "pooling", "head": "heads", "loss": "losses"}
 Named = tuple[str, ...]

@@ -234,7 +234,7 @@ def test_results_of_version_0_1_are_still_read(study: Path, toy_data: Path) -> N
     """It called predictions answers, in results, in exports and in a run's dev.safetensors."""
     from safetensors.numpy import load_file, save_file
 
-    from manyheads.inference.predict import read_dev_predictions
+    from manyheads.inference.prediction_files import read_dev_predictions
 
     output, imported, file = toy_data / "studies", toy_data / "imported", toy_data / "out.jsonl.gz"
     assert run(study, output).returncode == 0

@@ -16,6 +16,7 @@ from manyheads import Run, train
 from manyheads.console import Reporter
 from manyheads.encoder.toy import write_toy_encoder
 from manyheads.inference.predict import predict_tasks
+from manyheads.storage.cache import FORMAT, cache_folder
 from manyheads.tasks.resolve import load_recipe
 from manyheads.tokens.packing import Sequence, pack
 from manyheads.training.frozen_cache import open_frozen_cache

@@ -14,9 +14,9 @@ from command import check_refused, manyheads
 from manyheads import load_recipe, train
 from manyheads.console import Reporter
 from manyheads.encoder.bert import Bert
+from manyheads.model.folder import load_model
 from manyheads.parts.samplers import SamplerInput
 from manyheads.registry import parts
-from manyheads.training.checkpoint import load_model
 from manyheads.training.schedule import plan_schedule, set_trainable
 from manyheads.training.setup import prepare
 

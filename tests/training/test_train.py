@@ -13,10 +13,10 @@ import torch
 from transformers import AutoModel
 
 from manyheads import Run, UserError, load_recipe, resume, train
+from manyheads.model.folder import load_model
 from manyheads.storage.strings import Strings
 from manyheads.tokens.column import tokenise_once
 from manyheads.tokens.packing import Sequence, pack
-from manyheads.training.checkpoint import load_model
 
 ToyRecipe = Callable[..., dict[str, Any]]
 

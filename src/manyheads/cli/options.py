@@ -17,6 +17,10 @@ Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Settings that replace the recipe's.")
 ]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+Imports = Annotated[
+    list[Path] | None,
+    typer.Option("--imports", help="A Python file with parts that the model needs; it is run. May be repeated."),
+]
 ModelOption = Annotated[str, typer.Option("--model", help="Which model of the run: best, or best-TASK.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]

@@ -8,24 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyheads.cli.options import AsJson, ModelOption, Quiet, RunArgument
+from manyheads.cli.options import AsJson, Imports, ModelOption, Quiet, RunArgument
 from manyheads.console import format_prediction, print_json, print_metrics
 from manyheads.errors import UserError
 
 if TYPE_CHECKING:
-    from manyheads.runs.run import Run
+    from manyheads.inference.predictor import Predictor
 
 
-def evaluate(run: RunArgument, model: ModelOption = "best", as_json: AsJson = False, quiet: Quiet = False) -> None:
+def evaluate(
+    run: RunArgument,
+    model: ModelOption = "best",
+    imports: Imports = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
     """Metrics of a run's model on the whole dev set of every task."""
     from manyheads.console import Reporter
+    from manyheads.runs.run import Run
 
-    opened = _open_run(run, model)
+    opened = Run(run, model, imports or ())
     print_metrics({"dev": opened.evaluate(Reporter(quiet)).to_json(), "model": opened.about}, as_json)
 
 
 def predict(
-    run: RunArgument,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model folder (best/, or a copy).")],
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl or parquet; else lines on stdin.")
     ] = None,
@@ -39,14 +46,17 @@ def predict(
         bool, typer.Option("--all", help="All tasks that take such texts, from one encoder pass.")
     ] = False,
     model: ModelOption = "best",
+    imports: Imports = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict for texts: --text, a file with the task's text columns, or lines on stdin (pairs separated by a tab)."""
+    from manyheads.runs.run import open_predictor
+
     if file is not None and text:
         raise UserError("predict: give a FILE or --text, not both.", code="conflicting-options")
     if every and task:
         raise UserError("predict: give --task or --all, not both.", code="conflicting-options")
-    opened = _open_run(run, model)
+    opened = open_predictor(run, model, imports or ())
     if every:
         _predict_every_task(opened, file, text, as_json)
     elif file is not None:
@@ -55,16 +65,6 @@ def predict(
     else:
         predictions = opened.predict(task, _read_texts(text, opened.task(task).pair))
         _print_predictions(_numbers(predictions), predictions, as_json, with_ids=False)
-
-
-def _open_run(folder: Path, model: str) -> Run:
-    """A run; files that its recipe imports are code, so they are named before they are used."""
-    from manyheads.runs.run import Run
-
-    run = Run(folder, model)
-    for file in run.recipe.imports:
-        print(f"imports: {file}", file=sys.stderr)
-    return run
 
 
 def _numbers(items: list[Any]) -> list[str]:
@@ -86,14 +86,14 @@ def _print_predictions(ids: list[str], predictions: list[dict[str, Any]], as_jso
         print(cells)
 
 
-def _predict_every_task(run: Run, file: Path | None, texts: list[str] | None, as_json: bool) -> None:
+def _predict_every_task(predictor: Predictor, file: Path | None, texts: list[str] | None, as_json: bool) -> None:
     """A column, or a key, per task. Texts without a file are single ones; pairs are lines with a tab."""
     if file is not None:
-        ids, predictions = run.predict_file_all(file)
+        ids, predictions = predictor.predict_file_all(file)
     else:
         lines = texts or _stdin_lines()
         ids = _numbers(lines)
-        predictions = run.predict_all(_split_pairs(lines, any("\t" in line for line in lines)))
+        predictions = predictor.predict_all(_split_pairs(lines, any("\t" in line for line in lines)))
     rows: list[dict[str, Any]] = []
     for row_index, example_id in enumerate(ids):
         row: dict[str, Any] = {"id": example_id}

@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.options import AsJson, RunArgument
+from manyheads.cli.options import AsJson, Imports, RunArgument
 from manyheads.console import print_json, print_table
 from manyheads.errors import UserError, nearest
 
 
-def conflicts(run: RunArgument, as_json: AsJson = False) -> None:
+def conflicts(run: RunArgument, imports: Imports = None, as_json: AsJson = False) -> None:
     """Which tasks' gradients agree or fight in a run, where in the encoder, and what to do about it."""
     from manyheads.reports.conflicts import conflict_table, describe_conflicts, read_conflicts
     from manyheads.runs.run import Run
 
-    run_conflicts = read_conflicts(Run(run))
+    run_conflicts = read_conflicts(Run(run, imports=imports or ()))
     if as_json:
         print_json(run_conflicts.to_json())
         return
@@ -41,14 +41,18 @@ def report(
     ),
     figures: Annotated[Path | None, typer.Option("--figures", help="Also write every figure into this folder.")] = None,
     form: Annotated[str, typer.Option("--format", help="Of these figures: svg, png or pdf.")] = "svg",
+    imports: Imports = None,
 ) -> None:
     """One page about a run (finished or not), several runs compared with the first, or a study. Opens in any browser.
 
     For example: manyheads report runs/reviews; report runs/a runs/b; report papers/e1-encodings data.root=FOLDER
     """
     from manyheads.cli.study import open_named_study
+    from manyheads.config.plugins import import_parts
     from manyheads.reports.write import write_comparison, write_report, write_study_report
 
+    for python_file in imports or ():
+        import_parts(python_file.resolve(), "imports")
     first, *following = subjects
     settings = [word for word in subjects if "=" in word and not Path(word).is_dir()]
     if following and not settings:

@@ -49,12 +49,28 @@ def read_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
     return without_tasks(recipe, left_out) if left_out else recipe
 
 
-def load_run_recipe(file: Path) -> Recipe:
-    """The recipe of a run folder, which version 0.1 may have written with its own keys."""
+def load_run_recipe(file: Path, run_imports: bool = True) -> Recipe:
+    """The recipe of a run folder, which version 0.1 may have written with its own keys.
+
+    Its imports are code: `run_imports` False reads the recipe without running them.
+    """
     locations, content = parse_file(file)
     with_new_keys(content)
     content.setdefault("name", file.stem)
-    return _validate(content, locations, file.parent.resolve())
+    if run_imports:
+        return _validate(content, locations, file.parent.resolve())
+    content["imports"] = []
+    recipe = _validate(content, locations, file.parent.resolve())
+    recipe.imports = named_imports(file)
+    return recipe
+
+
+def named_imports(file: Path) -> list[str]:
+    """The files that a run's recipe imports, which it names in full."""
+    imports = parse_file(file)[1].get("imports")
+    if not isinstance(imports, list):
+        return []
+    return [name for name in imports if isinstance(name, str)]
 
 
 def _validate(content: dict[str, Any], locations: SourceLocations, base: Path) -> Recipe:

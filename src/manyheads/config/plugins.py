@@ -61,5 +61,13 @@ def imported_parts(file: Path) -> list[str]:
     return [f"{part.family}/{part.name}" for part in registry.parts_of_module(_imported[file])]
 
 
+def file_of_part(part: registry.Part) -> Path | None:
+    """The imported file that registered a part; None of a part that comes with manyheads."""
+    for file, module in _imported.items():
+        if part.factory.__module__ == module:
+            return file
+    return None
+
+
 def fingerprint(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()

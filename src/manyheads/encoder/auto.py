@@ -95,14 +95,21 @@ def load_auto(folder: Path, settings: EncoderSettings) -> AutoEncoder:
 
     logging.disable_progress_bar()
     try:
-        config = AutoConfig.from_pretrained(folder)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
         if config.is_encoder_decoder:
             raise UserError(
                 f"{folder}: '{config.model_type}' is an encoder-decoder; name an encoder.", code="not-an-encoder"
             )
         _set_rate(config, ("hidden_dropout_prob", "dropout", "hidden_dropout"), settings.dropout)
         _set_rate(config, ("attention_probs_dropout_prob", "attention_dropout"), settings.attention_dropout)
-        model = AutoModel.from_pretrained(folder, config=config, use_safetensors=True, dtype=torch.float32)
+        model = AutoModel.from_pretrained(
+            folder,
+            config=config,
+            use_safetensors=True,
+            dtype=torch.float32,
+            trust_remote_code=False,  # a folder may ask for code of its own
+            local_files_only=True,
+        )
     except (OSError, ValueError, KeyError, ImportError) as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"{folder}: transformers cannot load this encoder: {reason}", code="bad-encoder") from None

@@ -10,7 +10,8 @@ import numpy as np
 
 from manyheads.config.training import EvaluateSettings
 from manyheads.inference.predict import predict_tasks
-from manyheads.model.multitask import ManyHeads, TaskTokens
+from manyheads.model.multitask import ManyHeads
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.metrics import overall, score
 from manyheads.seeding import generator
 from manyheads.tasks.task import Task
@@ -34,24 +35,25 @@ def evaluate_model(
     data: dict[str, TaskTokens],
     settings: EvaluateSettings,
     rows: dict[str, np.ndarray] | None = None,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int], None] = lambda completed: None,
 ) -> tuple[Evaluation, dict[str, np.ndarray]]:
     """Evaluate every task on its labelled rows, or on some of them; also returns the predictions."""
     chosen = rows or {name: np.flatnonzero(split.examples.labelled) for name, split in data.items()}
     predictions = predict_tasks(model, data, settings.tokens_per_pass, chosen, progress)
-    metrics, losses = {}, {}
+    metrics, losses, examples, tasks = {}, {}, {}, {}
     for name, split in data.items():
         assert split.examples.labels is not None
         labels = split.examples.labels[chosen[name]]
         metrics[name] = score(split.task, predictions[name], labels)
         losses[name] = plain_loss(split.task, predictions[name], labels)
-    tasks = {name: split.task for name, split in data.items()}
+        examples[name] = len(chosen[name])
+        tasks[name] = split.task
     total = overall(metrics, tasks, settings.overall, settings.weights)
-    return Evaluation(metrics, total, {name: len(some) for name, some in chosen.items()}, losses), predictions
+    return Evaluation(metrics, total, examples, losses), predictions
 
 
 def plain_loss(task: Task, predictions: np.ndarray, labels: np.ndarray) -> float:
-    """−log of the right class's chance, or the squared error on the scale that the loss sees; mean over examples,
+    """−log of the right class's probability, or the squared error on the scale that the loss sees; mean over examples,
     and over classes where an example may have several.
 
     The same for every loss a task may train with, so that curves of different runs can be compared.
@@ -63,5 +65,5 @@ def plain_loss(task: Task, predictions: np.ndarray, labels: np.ndarray) -> float
 
 def fixed_subset(data: TaskTokens, at_most: int | None, seed: int) -> np.ndarray:
     """The rows of dev used while training: the same at every evaluation, and for tasks that read the same rows."""
-    rows = generator(seed, "evaluate", data.rows or data.task.name).permutation(len(data))
+    rows = generator(seed, "evaluate", data.row_group or data.task.name).permutation(len(data))
     return np.sort(rows[data.examples.labelled[rows]][:at_most])

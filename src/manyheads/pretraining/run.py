@@ -26,6 +26,7 @@ from manyheads.config.training import Training
 from manyheads.console import Reporter, duration
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import Interrupted, UserError
+from manyheads.model.folder import copy_tokenizer
 from manyheads.parts.samplers.base import Passes, SamplerInput
 from manyheads.pretraining.head import FILE, load_head
 from manyheads.pretraining.masking import Vocabulary, mask_tokens
@@ -297,7 +298,7 @@ def _finish(work: Work) -> Path:
 
     def fill(aside: Path) -> None:
         work.model.encoder.save(aside)
-        saved.copy_tokenizer(work.encoder_folder, work.tokenizer, aside)
+        copy_tokenizer(work.encoder_folder, work.tokenizer, aside)
         head: Callable[..., Any] = work.model.head.state_dict
         save_file({name: one.contiguous() for name, one in head().items()}, aside / FILE)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
-from manyheads.inference.predict import read_dev_predictions
+from manyheads.inference.prediction_files import read_dev_predictions
 from manyheads.parts.metrics import primary
 from manyheads.runs.run import Run
 from manyheads.tasks.load import load_tasks

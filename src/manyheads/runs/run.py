@@ -3,64 +3,98 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from manyheads.config.load import load_run_recipe
+from manyheads.config.load import load_run_recipe, named_imports
+from manyheads.config.plugins import import_parts
 from manyheads.config.recipe import Recipe
-from manyheads.config.task import Source
 from manyheads.console import Reporter
-from manyheads.data.dataset import Dataset
-from manyheads.data.readers import read_chunks
-from manyheads.data.table import Table
 from manyheads.errors import UserError, nearest
 from manyheads.inference.evaluate import Evaluation, evaluate_model
-from manyheads.inference.predict import describe, predict_tasks
-from manyheads.model.multitask import ManyHeads, TaskTokens
-from manyheads.storage.strings import Strings
-from manyheads.tasks.load import load_tasks, read_unlabelled
+from manyheads.inference.predictor import Described, Predictor
+from manyheads.inference.texts import Text
+from manyheads.inference.torch_backend import TorchBackend
+from manyheads.model.folder_checks import MODEL_FILE, is_registered, unknown_parts
+from manyheads.model.multitask import ManyHeads
+from manyheads.model.task_tokens import TaskTokens
+from manyheads.storage.files import restore_folder
+from manyheads.tasks.load import load_tasks
 from manyheads.tasks.task import Task
-from manyheads.training.checkpoint import load_model
-
-Text = str | tuple[str, str]  # a sentence, or a pair
 
 
 class Run:
-    """What a training left behind. `model` is which of its models to use: 'best' or 'best-TASK'."""
+    """What a training left behind. `model` is which of its models to use: 'best' or 'best-TASK'.
 
-    def __init__(self, folder: str | Path, model: str = "best") -> None:
+    `imports` are Python files of yours with parts that the run needs: they are run. Those that the run's own recipe
+    names are not, unless this process has run them already: a folder never decides which code is run.
+    """
+
+    def __init__(self, folder: str | Path, model: str = "best", imports: Iterable[str | Path] = ()) -> None:
         self.folder = Path(folder)
         self.model_name = model
         if not all((self.folder / name).is_file() for name in ("recipe.yaml", "log.jsonl")):
-            raise UserError(f"{self.folder}: not a run folder: it has no recipe.yaml and log.jsonl.")
+            reason = "not a run folder: it has no recipe.yaml and log.jsonl."
+            raise UserError(f"{self.folder}: {reason}", code="not-a-run")
+        for file in imports:
+            import_parts(Path(file).expanduser().resolve(), "imports")
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, model={self.model_name!r})"
 
     @cached_property
     def recipe(self) -> Recipe:
-        return load_run_recipe(self.folder / "recipe.yaml")
+        """The recipe as it was resolved. The files that it imports are not run."""
+        try:
+            return load_run_recipe(self.folder / "recipe.yaml", run_imports=False)
+        except UserError as fault:
+            raise self._name_imports(fault) from None
+
+    def _name_imports(self, fault: UserError) -> UserError:
+        """The same fault; where the run was trained with imported files, they may be what is missing."""
+        files = named_imports(self.folder / "recipe.yaml")
+        if not files:
+            return fault
+        options = " ".join(f"--imports {file}" for file in files)
+        advice = f"This run was trained with code of yours, which opening it does not run. If you trust it: {options}"
+        return UserError(f"{fault}\n{advice}", code="unknown-part")
 
     @property
     def metrics(self) -> dict[str, Any]:
         """What metrics.json says; empty while the run is not finished."""
         file = self.folder / "metrics.json"
-        return json.loads(file.read_text()) if file.is_file() else {}
+        if not file.is_file():
+            return {}
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise UserError(f"{file}: damaged: {error}.", code="damaged-file") from None
+        if not isinstance(content, dict):
+            raise UserError(f"{file}: damaged: expected a JSON object.", code="damaged-file")
+        return content
 
     @cached_property
-    def loaded(self) -> tuple[ManyHeads, dict[str, Any]]:
-        _ = self.recipe  # whose `imports` hold the parts that the model may be made of
+    def predictor(self) -> Predictor:
+        """The run's model, ready to predict; several threads may share it."""
         folder = self.folder / self.model_name
-        if not folder.is_dir() and not folder.with_name(f".{folder.name}.old").is_dir():
-            there = [one.name for one in self.folder.glob("best*") if one.is_dir()]
-            if not there:
-                raise UserError(f"{self.folder}: no model yet. `manyheads resume {self.folder}` finishes the run.")
-            raise UserError(f"{self.folder}: no model '{self.model_name}'.{nearest(self.model_name, there)}")
-        return load_model(folder)
+        restore_folder(folder)
+        if not folder.is_dir():
+            models = [path.name for path in self.folder.glob("best*") if path.is_dir()]
+            if not models:
+                advice = f"`manyheads resume {self.folder}` finishes the run."
+                raise UserError(f"{self.folder}: no model yet. {advice}", code="no-model-yet")
+            hint = nearest(self.model_name, models)
+            raise UserError(f"{self.folder}: no model '{self.model_name}'.{hint}", code="no-such-model")
+        try:
+            return Predictor.open(folder)
+        except UserError as fault:
+            if fault.code == "unknown-part":
+                raise self._name_imports(fault) from None
+            raise
 
     def log(self) -> list[dict[str, Any]]:
         """The records of log.jsonl so far; the run may still write it."""
@@ -69,110 +103,78 @@ class Run:
 
     @property
     def model(self) -> ManyHeads:
-        return self.loaded[0]
+        backend = self.predictor.backend
+        assert isinstance(backend, TorchBackend)
+        return backend.model
 
     @property
     def about(self) -> dict[str, Any]:
         """Which step the model is of, and on what it was chosen."""
-        return self.loaded[1]
+        return self.predictor.about
 
     def task(self, name: str | None) -> Task:
-        tasks = self.model.tasks
-        if name is None and len(tasks) == 1:
-            return next(iter(tasks.values()))
-        if name is None or name not in tasks:
-            what = f"no task '{name}'" if name else "say which task"
-            raise UserError(f"{self.folder}: {what}.{nearest(name or '', tasks)}")
-        return tasks[name]
+        return self.predictor.task(name)
 
     def evaluate(self, reporter: Reporter | None = None) -> Evaluation:
         """Metrics on the whole dev set of every task, read again from the recipe's files."""
         reporter = reporter or Reporter(quiet=True)
-        data = {
-            name: TaskTokens(self.model.tasks[name], loaded.dev, self.model.tokenizer, rows=loaded.rows)
-            for name, loaded in load_tasks(self.recipe).items()
-        }
-        known = self.metrics.get("data", {})
+        recipe, model = self.recipe, self.model
+        self._check_metrics()
+        data: dict[str, TaskTokens] = {}
+        for name, loaded in load_tasks(recipe).items():
+            if name not in model.tasks:
+                raise UserError(f"{self.folder}: its model has no task '{name}'.", code="unknown-task")
+            data[name] = TaskTokens(model.tasks[name], loaded.dev, model.tokenizer, row_group=loaded.rows)
+        fingerprints = self.metrics.get("data", {})
         for name, split in data.items():
-            if split.fingerprint() != known.get(f"{name} dev", split.fingerprint()):
-                if self.recipe.tasks[name].dev is None:
-                    raise UserError(
-                        f"task '{name}': its training file has changed since the run, and dev was held out of it: rows "
-                        "that were trained on would be counted. Restore the file, or name a `dev` file."
-                    )
-                reporter.say(f"note: {name}: its dev data has changed since the run")
-        return evaluate_with_progress(self.model, data, self.recipe, reporter)[0]
+            if split.fingerprint() == fingerprints.get(f"{name} dev", split.fingerprint()):
+                continue
+            if recipe.tasks[name].dev is None:
+                raise UserError(
+                    f"task '{name}': its training file has changed since the run, and dev was held out of it: rows "
+                    "that were trained on would be counted. Restore the file, or name a `dev` file.",
+                    code="changed-data",
+                )
+            reporter.say(f"note: {name}: its dev data has changed since the run")
+        return evaluate_with_progress(model, data, recipe, reporter)[0]
 
-    def predict(self, task: str | None, texts: Sequence[Text]) -> list[dict[str, Any]]:
-        """Answers in the order of the texts: {'prediction': …} and, for classes, their probabilities."""
-        chosen = self.task(task)
-        return self._predict_dataset([chosen], _examples(texts, len(chosen.columns.text), chosen.name))[chosen.name]
+    def _check_metrics(self) -> None:
+        """Prediction needs no metrics; evaluation does."""
+        missing: dict[str, None] = {}
+        for task in self.model.tasks.values():
+            for metric in task.metrics:
+                if not is_registered("metrics", metric.name):
+                    missing[f"metrics/{metric.name}"] = None
+        if missing:
+            file = self.folder / self.model_name / MODEL_FILE
+            raise self._name_imports(unknown_parts(file, list(missing), {}))
 
-    def predict_all(self, texts: Sequence[Text]) -> dict[str, list[dict[str, Any]]]:
-        """The same of every task that takes such texts, single or pairs; one encoder pass answers all that it can."""
-        wanted = 2 if texts and not isinstance(texts[0], str) else 1
-        chosen = [task for task in self.model.tasks.values() if len(task.columns.text) == wanted]
-        if not chosen:
-            raise UserError(f"{self.folder}: no task takes {'pairs' if wanted == 2 else 'single texts'}.")
-        return self._predict_dataset(chosen, _examples(texts, wanted, chosen[0].name))
+    def predict(self, task: str | None, texts: Sequence[Text]) -> Described:
+        """Predictions in the order of the texts: {'prediction': …} and, for classes, their probabilities."""
+        return self.predictor.predict(task, texts)
 
-    def predict_file(self, task: str | None, file: str | Path) -> tuple[list[str], list[dict[str, Any]]]:
-        """Ids and answers for every row of a csv, tsv, jsonl or parquet file with the task's text columns."""
-        chosen = self.task(task)
-        ids, predictions = self._predict_file([chosen], file)
-        return ids, predictions[chosen.name]
+    def predict_all(self, texts: Sequence[Text]) -> dict[str, Described]:
+        """The same of every task that takes such texts, single or pairs, from one encoder pass where possible."""
+        return self.predictor.predict_all(texts)
 
-    def predict_file_all(self, file: str | Path) -> tuple[list[str], dict[str, list[dict[str, Any]]]]:
+    def predict_file(self, task: str | None, file: str | Path) -> tuple[list[str], Described]:
+        """Ids and predictions for every row of a csv, tsv, jsonl or parquet file with the task's text columns."""
+        return self.predictor.predict_file(task, file)
+
+    def predict_file_all(self, file: str | Path) -> tuple[list[str], dict[str, Described]]:
         """The same of every task whose text columns the file has."""
-        source = Source(file=str(file))
-        if not Path(file).is_file():
-            raise UserError(f"{file}: no such file.")
-        columns = set(next(read_chunks(source, Path.cwd(), "test")).columns)
-        first = next((task for task in self.model.tasks.values() if set(task.columns.text) <= columns), None)
-        if first is None:
-            wanted = "; ".join(f"{task.name}: {', '.join(task.columns.text)}" for task in self.model.tasks.values())
-            raise UserError(f"{file}: it has the text columns of no task. Expected {wanted}.")
-        chosen = [task for task in self.model.tasks.values() if task.columns.text == first.columns.text]
-        return self._predict_file(chosen, file)
-
-    def _predict_file(self, tasks: list[Task], file: str | Path) -> tuple[list[str], dict[str, list[dict[str, Any]]]]:
-        if not Path(file).is_file():
-            raise UserError(f"{file}: no such file.")
-        examples = read_unlabelled(tasks[0], [Source(file=str(file))], Path.cwd(), "test", str(file))
-        return examples.ids.to_pylist(), self._predict_dataset(tasks, examples)
-
-    def _predict_dataset(self, tasks: list[Task], examples: Dataset) -> dict[str, list[dict[str, Any]]]:
-        if not len(examples):
-            return {task.name: [] for task in tasks}
-        first = TaskTokens(tasks[0], examples, self.model.tokenizer, cached=False)
-        data = {task.name: first.of(task) for task in tasks}
-        found = predict_tasks(self.model, data, self.recipe.evaluate.tokens_per_pass)
-        return {task.name: describe(task, found[task.name]) for task in tasks}
+        return self.predictor.predict_file_all(file)
 
 
-def _examples(texts: Sequence[Text], wanted: int, task: str) -> Dataset:
-    """Texts given by a program, checked like those of a file."""
-    if isinstance(texts, str):
-        raise UserError("predict takes a list of texts, found one string; put it in brackets.")
-    columns: list[list[str]] = [[] for _ in range(wanted)]
-    for number, text in enumerate(texts, start=1):
-        parts = tuple(text) if isinstance(text, tuple | list) else (text,)
-        if len(parts) != wanted:
-            raise UserError(
-                f"input {number}: task '{task}' takes {'two texts' if wanted == 2 else 'one text'}, found {len(parts)}."
-            )
-        for column, part in zip(columns, parts, strict=True):
-            if not isinstance(part, str):
-                raise UserError(f"input {number}: expected text, found {part!r}.")
-            if not part.strip():
-                raise UserError(f"input {number}: empty text.")
-            if any("\ud800" <= letter <= "\udfff" for letter in part):
-                raise UserError(f"input {number}: not valid UTF-8.")
-            column.append(part.strip())
-    count = len(columns[0])
-    sides, ids = tuple(map(Strings.of, columns)), Strings.of(map(str, range(count)))
-    lines, files = np.arange(1, count + 1), np.zeros(count, dtype=np.int16)
-    return Dataset(Table(sides, None, ids, lines, files, ("input",), []), None)
+def open_predictor(folder: str | Path, model: str = "best", imports: Iterable[str | Path] = ()) -> Predictor:
+    """The predictor of a run, or of a model folder."""
+    folder = Path(folder)
+    if (folder / MODEL_FILE).exists() or not (folder / "recipe.yaml").exists():
+        if folder.is_dir() and not (folder / MODEL_FILE).exists():
+            reason = f"neither a run folder (it has no recipe.yaml) nor a model folder (it has no {MODEL_FILE})."
+            raise UserError(f"{folder}: {reason}", code="not-a-run")
+        return Predictor.open(folder, imports)
+    return Run(folder, model, imports).predictor
 
 
 def evaluate_with_progress(
@@ -183,8 +185,8 @@ def evaluate_with_progress(
     rows: dict[str, np.ndarray] | None = None,
 ) -> tuple[Evaluation, dict[str, np.ndarray]]:
     """`evaluate_model` with a progress line over the examples of all tasks."""
-    sizes = {
-        name: int(split.examples.labelled.sum()) if rows is None else len(rows[name]) for name, split in data.items()
-    }
-    with reporter.job("evaluate", sum(sizes.values())) as job:
+    total = 0
+    for name, split in data.items():
+        total += int(split.examples.labelled.sum()) if rows is None else len(rows[name])
+    with reporter.job("evaluate", total) as job:
         return evaluate_model(model, data, recipe.evaluate, rows, job.update)

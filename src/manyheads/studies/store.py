@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from manyheads.errors import UserError
-from manyheads.inference.predict import read_dev_predictions
+from manyheads.inference.prediction_files import read_dev_predictions
 from manyheads.runs.run import Run
 from manyheads.storage.files import write_bytes
 from manyheads.tasks.task import Task

@@ -18,7 +18,8 @@ from manyheads.config.part import dump_part
 from manyheads.config.training import trainable_layers
 from manyheads.encoder.bert import Bert
 from manyheads.errors import UserError
-from manyheads.model.multitask import ManyHeads, TaskTokens, evaluating
+from manyheads.model.multitask import ManyHeads, evaluating
+from manyheads.model.task_tokens import FrozenStates, TaskTokens
 from manyheads.storage.cache import (
     Entry,
     EntryWriter,
@@ -38,21 +39,6 @@ PIECE = 64  # examples that are encoded together
 ROOM = 4  # runs whose kept states may lie side by side
 WORTH = 1.5  # passes over a task in a phase, from which on it pays to keep states
 LOOKED_AT = 20_000  # rounds of a phase, at most, to count passes
-
-
-@dataclass(frozen=True)
-class FrozenStates:
-    """The states of a task's examples after the frozen layers."""
-
-    layer: int  # the last frozen one
-    whole: bool  # whether of all tokens, because layers above read them; else of what pooling reads
-    states: np.ndarray  # [rows, width]
-    starts: np.ndarray  # [sequences + 1]
-    sides: int  # sequences of an example
-
-    def of(self, row: int) -> list[np.ndarray]:
-        places = range(row * self.sides, (row + 1) * self.sides)
-        return [self.states[self.starts[one] : self.starts[one + 1]] for one in places]
 
 
 @dataclass(frozen=True)

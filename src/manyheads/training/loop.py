@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from manyheads.config.load import load_run_recipe
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter, duration
 from manyheads.errors import Interrupted, UserError
 from manyheads.inference.evaluate import Evaluation
-from manyheads.inference.predict import predict_tasks, write_dev_predictions, write_predictions
+from manyheads.inference.predict import predict_tasks
+from manyheads.inference.prediction_files import write_dev_predictions, write_predictions
+from manyheads.model.folder import link_folder, save_model
 from manyheads.parts.metrics import better, primary
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
@@ -55,7 +58,8 @@ def resume(folder: str | Path, quiet: bool = False) -> Run:
     run = Run(folder)
     restore_folder(run.folder / "best")
     if not run.metrics or not (run.folder / "best").is_dir():
-        _run(run.recipe, run.folder, Reporter(quiet))
+        recipe = load_run_recipe(run.folder / "recipe.yaml")  # runs what it imports: the user trained with it
+        _run(recipe, run.folder, Reporter(quiet))
     return run
 
 
@@ -195,10 +199,10 @@ def _evaluate(job: TrainingJob) -> None:
             if not job.processes.main:
                 continue
             if written is None:
-                saved.save_model(folder, job.model, job.encoder_folder, _about(job, found))
+                save_model(folder, job.model, job.encoder_folder, _about(job, found))
                 written = folder
             else:
-                saved.link_folder(written, folder)
+                link_folder(written, folder)
     pause_or_resume(job, found)
 
 

@@ -21,7 +21,10 @@ from manyheads.console import Reporter
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
 from manyheads.inference.evaluate import fixed_subset
-from manyheads.model.multitask import IncompatiblePart, ManyHeads, TaskTokens
+from manyheads.model.folder import load_model
+from manyheads.model.head import IncompatiblePart
+from manyheads.model.multitask import ManyHeads
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.samplers import Batch, SamplerInput
 from manyheads.runs.trackers import check_trackers, numbers_of, tracker_settings
 from manyheads.storage.files import restore_folder
@@ -120,7 +123,7 @@ class TrainingJob:
 
     def _labelled(self, batch: Batch) -> Batch:
         data = self.train[batch.task]
-        return batch if data.rows is None else Batch(batch.task, batch.rows[data.examples.labelled[batch.rows]])
+        return batch if data.row_group is None else Batch(batch.task, batch.rows[data.examples.labelled[batch.rows]])
 
     def epoch(self) -> int:
         """The epoch of the last step done, counted from 1 through all phases."""
@@ -217,7 +220,7 @@ def assemble(recipe: Recipe, folder: Path, reporter: Reporter, going_on: bool = 
     model.to(accelerator.device).train()
     splits = {
         split: {
-            name: TaskTokens(data.task, examples, tokenizer, rows=data.rows)
+            name: TaskTokens(data.task, examples, tokenizer, row_group=data.rows)
             for name, data in loaded.items()
             if (examples := getattr(data, split)) is not None
             and (split == "train" or name in (recipe.training.active_tasks or loaded))
@@ -353,7 +356,7 @@ def _init_folder(recipe: Recipe) -> Path:
 
 def _start_heads(model: ManyHeads, recipe: Recipe, reporter: Reporter) -> None:
     """Give heads of the same name the weights they have in the run that this one starts from."""
-    earlier, _ = saved.load_model(_init_folder(recipe))
+    earlier, _ = load_model(_init_folder(recipe))
     shared = [name for name in model.tasks if name in earlier.tasks]
     for name in shared:
         before, here = (", ".join(one.tasks[name].labels.names) or "numbers" for one in (earlier, model))

@@ -27,7 +27,7 @@ def announce(job: TrainingJob) -> None:
         dev = int(job.dev[name].examples.labelled.sum())
         job.reporter.say(f"task {name}: {task.train_examples:,} train, {dev:,} dev, batch {batch_sizes[name]} ({own})")
         job.reporter.say(f"  {task.kind.summary(task)}")
-    for names in sorted({data.rows for data in job.train.values() if data.rows}):
+    for names in sorted({data.row_group for data in job.train.values() if data.row_group}):
         together = any(_together(job, step, set(names.split("+"))) for step in range(min(job.steps, LOOKED_AT)))
         drawn = "drawn together and encoded once"
         if not together:

@@ -158,7 +158,7 @@ def test_imbalance_is_said_at_load_with_what_to_do(tmp_path: Path) -> None:
 def test_predictions_are_in_label_units_on_every_scale(
     scale: str, seen: list[float], recipe_file: Files, toy_data: Path
 ) -> None:
-    from manyheads.model.multitask import TaskTokens
+    from manyheads.model.task_tokens import TaskTokens
 
     rows = "".join(f"a man plays {i}\ta man\t{[0, 2.5, 5][i % 3]}\n" for i in range(30))
     (toy_data / "s.tsv").write_text("sentence1\tsentence2\tscore\n" + rows)
@@ -207,7 +207,7 @@ def test_missing_classes_and_labels_are_said_as_such(tmp_path: Path) -> None:
 
 
 def test_classes_that_hold_the_separator_are_written_as_a_list(tmp_path: Path) -> None:
-    from manyheads.inference.predict import as_text
+    from manyheads.inference.prediction_files import as_text
 
     rows = [{"text": "a", "label": ["tea, milk", "x|y"]}, {"text": "b", "label": ["tea, milk"]}]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

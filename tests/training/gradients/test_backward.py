@@ -12,7 +12,8 @@ import torch
 
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
-from manyheads.model.multitask import ManyHeads, TaskTokens
+from manyheads.model.multitask import ManyHeads
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.tasks.load import load_tasks

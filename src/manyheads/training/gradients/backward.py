@@ -19,7 +19,8 @@ from torch import Tensor
 
 from manyheads.config.training import trainable_layers
 from manyheads.errors import UserError
-from manyheads.model.multitask import Inputs, ManyHeads, TaskTokens
+from manyheads.model.multitask import Inputs, ManyHeads
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.aggregators.base import Aggregator
 from manyheads.parts.regularisers.base import ForwardPass, Regulariser, to_float32
 from manyheads.parts.samplers import Batch
@@ -365,7 +366,7 @@ def split_passes(
         split = data[batch.task]
         whole = model.head(batch.task).loss.whole_batch
         for row in batch.rows.tolist():
-            key = ("batch", batch.task) if whole else ("row", split.rows or batch.task, row)
+            key = ("batch", batch.task) if whole else ("row", split.row_group or batch.task, row)
             together.setdefault(key, []).append((batch.task, row, split.inputs(model, row)))
     passes: list[dict[str, tuple[list[int], Inputs]]] = [{}]
     used = 0

@@ -1,0 +1,82 @@
+"""Predictions in the user's words, and the files that a run writes of them. Nothing here needs torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manyheads.errors import UserError
+from manyheads.storage.csv_text import csv_text
+from manyheads.storage.files import write_text
+from manyheads.tasks.task import Task
+
+if TYPE_CHECKING:
+    from manyheads.model.task_tokens import TaskTokens
+
+
+def describe(task: Task, predictions: np.ndarray) -> list[dict[str, Any]]:
+    """Predictions in the user's own words: class name, or names, with the probability of every class; or a value."""
+    return task.kind.describe(predictions, task)
+
+
+def write_predictions(
+    folder: Path, data: TaskTokens, split: str, predictions: np.ndarray, rows: np.ndarray | None = None
+) -> Path:
+    """One file per task and split: id and prediction, in the format that the task asks for."""
+    task, style = data.task, data.task.predictions
+    ids = data.examples.ids
+    if rows is not None:
+        ids = ids.take(rows)
+    cells: list[tuple[str, str]] = []
+    for example_id, described in zip(ids.to_pylist(), describe(task, predictions), strict=True):
+        cells.append((example_id, task.kind.as_text(described["prediction"], task)))
+    file = folder / _file_name(task, split)
+    if style.format == "course":
+        write_text(file, _course_text(style.column, cells))
+    else:
+        write_text(file, csv_text([("id", style.column), *cells]))
+    return file
+
+
+def _course_text(column: str, cells: list[tuple[str, str]]) -> str:
+    """The lines of the course's starter code."""
+    lines = [f"id \t {column} \n"]
+    for example_id, value in cells:
+        lines.append(f"{example_id} , {value} \n")
+    return "".join(lines)
+
+
+def _file_name(task: Task, split: str) -> str:
+    """The task's file name, which cannot lead out of the folder of predictions."""
+    name = task.predictions.file.format(task=task.name, split=split)
+    if Path(name).name != name or "\\" in name:
+        raise UserError(f"task '{task.name}': '{name}' is not the name of a prediction file.", code="unsafe-path")
+    return name
+
+
+def write_dev_predictions(file: Path, dev: dict[str, TaskTokens], predictions: dict[str, np.ndarray]) -> None:
+    """What every task predicted on its labelled dev rows, and their labels, as numbers."""
+    from safetensors.numpy import save_file
+
+    tensors: dict[str, np.ndarray] = {}
+    for name, data in dev.items():
+        rows = np.flatnonzero(data.examples.labelled)
+        assert data.examples.labels is not None
+        tensors[f"{name}.predictions"] = np.ascontiguousarray(predictions[name])
+        tensors[f"{name}.labels"] = np.ascontiguousarray(data.examples.labels[rows])
+    save_file(tensors, file)
+
+
+def read_dev_predictions(file: Path) -> dict[str, np.ndarray]:
+    """'TASK.predictions' and 'TASK.labels'; version 0.1 called the former 'TASK.answers'."""
+    from safetensors.numpy import load_file
+
+    tensors: dict[str, np.ndarray] = {}
+    for name, tensor in load_file(file).items():
+        task_name, _, content = name.rpartition(".")
+        if content == "answers":
+            name = f"{task_name}.predictions"
+        tensors[name] = tensor
+    return tensors

@@ -1,0 +1,151 @@
+"""A trained model that predicts. Importing this file imports neither torch nor transformers: the backend brings them.
+
+    predictor = Predictor.open("runs/reviews/best")
+    predictor.predict("sentiment", ["A warm and funny film."])
+
+A model folder is all it takes, wherever it was copied. Several threads may predict with one predictor at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+
+from manyheads.config.plugins import import_parts
+from manyheads.data.dataset import Dataset
+from manyheads.errors import UserError, nearest
+from manyheads.inference.prediction_files import describe
+from manyheads.inference.texts import Text, columns_of_file, dataset_of_file, dataset_of_texts
+from manyheads.model.folder_checks import MODEL_FILE, guarded, refused
+from manyheads.tasks.task import Task
+
+TOKENS_PER_PASS = 4096  # memory of a pass; a matter of the machine that predicts, so it is not kept with the model
+Described = list[dict[str, Any]]  # {'prediction': …} of each example and, for classes, their probabilities
+
+_opening = Lock()  # building a model draws from torch's generator and may register parts: one at a time
+
+
+class Backend(Protocol):
+    """Runs a model. It changes nothing that another thread sees."""
+
+    tasks: dict[str, Task]
+    about: dict[str, Any]  # which step the model is of, and on what it was chosen
+
+    def run(self, tasks: list[Task], examples: Dataset) -> dict[str, np.ndarray]:
+        """The predictions of tasks that read these texts, by name, example by example."""
+        ...
+
+
+class Predictor:
+    """The tasks of a model, and their predictions for new texts."""
+
+    def __init__(self, backend: Backend, source: str | Path) -> None:
+        self.backend = backend
+        self.source = Path(source)  # for messages
+
+    @classmethod
+    def open(
+        cls, folder: str | Path, imports: Iterable[str | Path] = (), tokens_per_pass: int = TOKENS_PER_PASS
+    ) -> Predictor:
+        """Open a model folder. `imports` are Python files of yours with parts that the model needs: they are run.
+
+        Nothing inside the folder is ever run, and nothing is written.
+        """
+        from manyheads.inference.torch_backend import TorchBackend
+
+        folder = Path(folder)
+        with _opening:
+            for file in imports:
+                import_parts(Path(file).expanduser().resolve(), "imports")
+            predictor = cls(TorchBackend.open(folder, tokens_per_pass), folder)
+        predictor._try_out()
+        return predictor
+
+    def __repr__(self) -> str:
+        return f"Predictor({str(self.source)!r})"
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        return self.backend.tasks
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Which step the model is of, and on what it was chosen."""
+        return self.backend.about
+
+    def task(self, name: str | None) -> Task:
+        """The task of that name; without a name the only one."""
+        if name is None and len(self.tasks) == 1:
+            return next(iter(self.tasks.values()))
+        if name is None:
+            raise UserError(f"{self.source}: say which task.{nearest('', self.tasks)}", code="unknown-task")
+        if name not in self.tasks:
+            raise UserError(f"{self.source}: no task '{name}'.{nearest(name, self.tasks)}", code="unknown-task")
+        return self.tasks[name]
+
+    def predict(self, task: str | None, texts: Sequence[Text]) -> Described:
+        """Predictions in the order of the texts: {'prediction': …} and, for classes, their probabilities."""
+        chosen = self.task(task)
+        examples = dataset_of_texts(texts, len(chosen.columns.text), chosen.name)
+        return self.predict_dataset([chosen], examples)[chosen.name]
+
+    def predict_all(self, texts: Sequence[Text]) -> dict[str, Described]:
+        """The same of every task that takes such texts, single or pairs, from one encoder pass where possible."""
+        text_count = 2 if texts and not isinstance(texts[0], str) else 1
+        chosen = [task for task in self.tasks.values() if len(task.columns.text) == text_count]
+        if not chosen:
+            kind_of_text = "pairs" if text_count == 2 else "single texts"
+            raise UserError(f"{self.source}: no task takes {kind_of_text}.", code="unknown-task")
+        return self.predict_dataset(chosen, dataset_of_texts(texts, text_count, chosen[0].name))
+
+    def predict_file(self, task: str | None, file: str | Path) -> tuple[list[str], Described]:
+        """Ids and predictions for every row of a csv, tsv, jsonl or parquet file with the task's text columns."""
+        chosen = self.task(task)
+        examples = dataset_of_file(file, chosen)
+        return examples.ids.to_pylist(), self.predict_dataset([chosen], examples)[chosen.name]
+
+    def predict_file_all(self, file: str | Path) -> tuple[list[str], dict[str, Described]]:
+        """The same of every task whose text columns the file has."""
+        columns = columns_of_file(file)
+        readable = [task for task in self.tasks.values() if set(task.columns.text) <= columns]
+        if not readable:
+            expected = "; ".join(f"{task.name}: {', '.join(task.columns.text)}" for task in self.tasks.values())
+            raise UserError(f"{file}: it has the text columns of no task. Expected {expected}.", code="missing-column")
+        chosen = [task for task in readable if task.columns.text == readable[0].columns.text]
+        examples = dataset_of_file(file, chosen[0])
+        return examples.ids.to_pylist(), self.predict_dataset(chosen, examples)
+
+    def predict_dataset(self, tasks: list[Task], examples: Dataset) -> dict[str, Described]:
+        """Predictions of tasks that read the same texts, in the user's words."""
+        if not len(examples):
+            return {task.name: [] for task in tasks}
+        predictions = self.backend.run(tasks, examples)
+        return {task.name: describe(task, predictions[task.name]) for task in tasks}
+
+    def _try_out(self) -> None:
+        """A model that cannot predict for a letter is refused when it is opened, not in the middle of its work."""
+        single = [task for task in self.tasks.values() if not task.pair]
+        pairs = [task for task in self.tasks.values() if task.pair]
+        trials: list[tuple[list[Task], list[Text]]] = [(single, ["a"]), (pairs, [("a", "a")])]
+        for tasks, texts in trials:
+            if not tasks:
+                continue
+            with guarded(self.source / MODEL_FILE):
+                examples = dataset_of_texts(texts, len(tasks[0].columns.text), tasks[0].name)
+                described = self.predict_dataset(tasks, examples)
+            for name, predictions in described.items():
+                if not _is_finite(predictions):
+                    raise refused(self.source, f"task '{name}' predicts what is not a number.")
+
+
+def _is_finite(predictions: Described) -> bool:
+    for prediction in predictions:
+        numbers = [prediction["prediction"], *prediction.get("probabilities", {}).values()]
+        if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+            return False
+    return True

@@ -1,0 +1,65 @@
+"""Texts to predict for, as a dataset: given by a program, or read from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyheads.config.task import Source
+from manyheads.data.dataset import Dataset, label_rows, read_rows
+from manyheads.data.readers import read_chunks
+from manyheads.data.table import Columns, Table
+from manyheads.errors import UserError
+from manyheads.storage.strings import Strings
+from manyheads.tasks.task import Task
+
+Text = str | tuple[str, str]  # a sentence, or a pair
+
+
+def dataset_of_texts(texts: Sequence[Text], text_count: int, task: str) -> Dataset:
+    """Texts given by a program, checked like those of a file; `text_count` is 2 for pairs."""
+    if isinstance(texts, str):
+        raise UserError("predict takes a list of texts, found one string; put it in brackets.", code="bad-text")
+    columns: list[list[str]] = [[] for _ in range(text_count)]
+    for number, text in enumerate(texts, start=1):
+        sides = tuple(text) if isinstance(text, tuple | list) else (text,)
+        if len(sides) != text_count:
+            takes = "two texts" if text_count == 2 else "one text"
+            raise UserError(f"input {number}: task '{task}' takes {takes}, found {len(sides)}.", code="bad-text")
+        for column, side in zip(columns, sides, strict=True):
+            column.append(_checked(side, number))
+    count = len(columns[0])
+    sides_as_strings = tuple(Strings.of(column) for column in columns)
+    ids = Strings.of(str(number) for number in range(count))
+    lines, files = np.arange(1, count + 1), np.zeros(count, dtype=np.int16)
+    return Dataset(Table(sides_as_strings, None, ids, lines, files, ("input",), []), None)
+
+
+def _checked(text: Any, number: int) -> str:
+    if not isinstance(text, str):
+        raise UserError(f"input {number}: expected text, found {text!r}.", code="bad-text")
+    if not text.strip():
+        raise UserError(f"input {number}: empty text.", code="bad-text")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise UserError(f"input {number}: not valid UTF-8.", code="bad-text")
+    return text.strip()
+
+
+def dataset_of_file(file: str | Path, task: Task) -> Dataset:
+    """The texts of a file in its order; labels, if it has any, are not read."""
+    columns = Columns(task.columns.text, None, task.columns.id)
+    rows = read_rows([_source(file)], Path.cwd(), "test", columns, str(file))
+    return label_rows(rows, None, None, str(file))
+
+
+def columns_of_file(file: str | Path) -> set[str]:
+    return set(next(read_chunks(_source(file), Path.cwd(), "test")).columns)
+
+
+def _source(file: str | Path) -> Source:
+    if not Path(file).is_file():
+        raise UserError(f"{file}: no such file.", code="no-such-file")
+    return Source(file=str(file))

@@ -1,0 +1,48 @@
+"""The backend that runs a model folder with PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyheads.data.dataset import Dataset
+from manyheads.errors import UserError
+from manyheads.inference.predict import predict_tasks
+from manyheads.model.folder import load_model
+from manyheads.model.multitask import ManyHeads
+from manyheads.model.task_tokens import TaskTokens
+from manyheads.tasks.task import Task
+
+
+class TorchBackend:
+    """A model in eval mode, which stays in it: threads share it, and none of them changes it."""
+
+    def __init__(self, model: ManyHeads, about: dict[str, Any], tokens_per_pass: int) -> None:
+        self.model = model.eval()
+        self.tasks = model.tasks
+        self.about = about
+        self.tokens_per_pass = tokens_per_pass
+
+    @classmethod
+    def open(cls, folder: Path, tokens_per_pass: int) -> TorchBackend:
+        model, about = load_model(folder)
+        return cls(model, about, tokens_per_pass)
+
+    def run(self, tasks: list[Task], examples: Dataset) -> dict[str, np.ndarray]:
+        tokens = TaskTokens(tasks[0], examples, self.model.tokenizer, cached=False)
+        self._check_vocabulary(tokens)
+        data = {task.name: tokens.of(task) for task in tasks}
+        return predict_tasks(self.model, data, self.tokens_per_pass)
+
+    def _check_vocabulary(self, tokens: TaskTokens) -> None:
+        """A tokenizer with more tokens than the encoder has embeddings fails on the texts that have them."""
+        known = len(self.model.encoder.words)
+        for column in tokens.texts:
+            unknown = np.flatnonzero(column.ids >= known)
+            if len(unknown):
+                row = int(np.searchsorted(column.starts, unknown[0], side="right")) - 1
+                location = tokens.examples.location(row)
+                reason = f"its token {column.ids[unknown[0]]} is not among the encoder's {known}"
+                raise UserError(f"{location}: {reason}: the tokenizer is another model's.", code="unknown-token")

@@ -1,0 +1,45 @@
+"""What one task owns, or shares with tasks that say `head_of`: pooling, encoding, head, output and loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from manyheads.encoder import Encoder
+from manyheads.parts.encodings import Encoding
+from manyheads.parts.losses import Loss
+from manyheads.parts.pooling import Pooling
+from manyheads.tasks.task import Task
+
+
+class IncompatiblePart(ValueError):
+    """A part that does not fit this encoder, or the other tasks of its group."""
+
+    def __init__(self, task: str, part: str, reason: str) -> None:
+        super().__init__(reason)
+        self.task, self.part = task, part
+
+
+class TaskHead(nn.Module):
+    """The parts of one task, built to fit each other and the encoder."""
+
+    def __init__(self, task: Task, encoder: Encoder) -> None:
+        super().__init__()
+        self.pooling: Pooling = _build(task, "pooling", "pooling", encoder)
+        self.encoding: Encoding = _build(task, "encoding", "encodings", self.pooling.width)
+        self.loss: Loss = _build(task, "loss", "losses", task)
+        self.head: nn.Module = _build(task, "head", "heads", self.encoding.features, self.loss.outputs)
+        self.output: nn.Module = _build(task, "output", "outputs", task)
+
+    def forward(self, states: dict[int, Tensor], starts: Tensor, lengths: Tensor) -> Tensor:
+        """The task's share of the encoder's states → outputs [examples, outputs]."""
+        pooled = self.pooling(states[self.pooling.layer], starts, lengths)
+        return self.output(self.head(self.encoding(pooled)))
+
+
+def _build(task: Task, part: str, family: str, *arguments: Any) -> Any:
+    try:
+        return getattr(task, part).build(family, *arguments)
+    except ValueError as fault:
+        raise IncompatiblePart(task.name, part, str(fault)) from None

@@ -1,0 +1,85 @@
+"""One split of one task, ready for the model: tokens and labels, row by row."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from manyheads.data.dataset import Dataset
+from manyheads.model.multitask import ManyHeads
+from manyheads.tasks.task import Task
+from manyheads.tokens.column import tokenise, tokenise_once
+from manyheads.tokens.packing import Sequence
+from manyheads.tokens.tokenizer import Tokenizer
+
+NO_TOKENS = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class FrozenStates:
+    """The states of a task's examples after the frozen layers."""
+
+    layer: int  # the last frozen one
+    whole: bool  # whether of all tokens, because layers above read them; else of what pooling reads
+    states: np.ndarray  # [rows, width]
+    starts: np.ndarray  # [sequences + 1]
+    sides: int  # sequences of an example
+
+    def of(self, row: int) -> list[np.ndarray]:
+        sequences = range(row * self.sides, (row + 1) * self.sides)
+        return [self.states[self.starts[number] : self.starts[number + 1]] for number in sequences]
+
+
+class TaskTokens:
+    """Texts as tokens, labels as the loss sees them."""
+
+    def __init__(
+        self, task: Task, examples: Dataset, tokenizer: Tokenizer, cached: bool = True, row_group: str | None = None
+    ) -> None:
+        self.task = task
+        self.examples = examples
+        self.row_group = row_group  # the name of its rows, where several tasks read the same ones
+        self.frozen: FrozenStates | None = None  # states of its rows after frozen layers, where they are cached
+        to_tokens = tokenise if cached else tokenise_once
+        self.texts = tuple(to_tokens(column, tokenizer) for column in examples.texts)
+        # as the loss sees them
+        labels = examples.labels
+        if labels is not None:
+            labels = task.kind.targets(labels, task)
+        self.labels = None if labels is None else torch.from_numpy(labels)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def of(self, task: Task) -> TaskTokens:
+        """The same tokens for another task that reads the same texts."""
+        shared = copy.copy(self)
+        shared.task = task
+        return shared
+
+    def inputs(self, model: ManyHeads, row: int) -> list[Sequence]:
+        """The encoder inputs of one example."""
+        if self.frozen is None:
+            return model.inputs(self.task.name, self.texts, row, self.row_group)
+        states, layer = self.frozen.of(row), self.frozen.layer
+        if not self.frozen.whole:
+            return [Sequence(NO_TOKENS, NO_TOKENS, "all", None, array, layer) for array in states]
+        sequences = model.inputs(self.task.name, self.texts, row)
+        return [replace(sequence, states=array, layer=layer) for sequence, array in zip(sequences, states, strict=True)]
+
+    def fingerprint(self) -> str:
+        """Changes with any text or label, so that a run is never resumed on other data."""
+        digest = hashlib.sha256(" ".join(column.fingerprint for column in self.texts).encode())
+        if self.examples.labels is not None:
+            digest.update(np.ascontiguousarray(self.examples.labels).data)
+        return digest.hexdigest()[:32]
+
+    def too_long(self, model: ManyHeads) -> int:
+        """How many examples are longer than the model reads, and so are truncated."""
+        lengths: tuple[np.ndarray, ...] = tuple(column.lengths for column in self.texts)
+        untruncated = model.head(self.task.name).encoding.untruncated_length(lengths, model.tokenizer.special_tokens)
+        return int((untruncated > model.max_length).sum())
