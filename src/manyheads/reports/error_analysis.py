@@ -1,4 +1,4 @@
-"""Where a run is wrong: the worst errors by kind, labels that look wrong, and slices of dev in which it does worse."""
+"""Where a run is wrong: the worst errors by type, labels that look wrong, and slices of dev."""
 
 from __future__ import annotations
 
@@ -8,31 +8,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyheads.reports.facts import TaskPredictions
-from manyheads.reports.findings import wilson
+from manyheads.reports.intervals import Z, wilson_interval
+from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.tokens.tokenizer import Tokenizer
 
-WORST = 5  # examples shown of each kind
-SURE = 0.9  # confidence of an answer that contradicts its label, to call the label suspicious
-RARE = 4  # pieces of a word that is rare or misspelt
+ERRORS_LISTED = 5  # of each type
+LABELS_LISTED = 10
+CONFIDENT = 0.9  # a prediction this confident that contradicts its label makes the label suspicious
+RARE_PIECES = 4  # a word cut into this many pieces is rare or misspelt
 WORD = re.compile(r"\w+|[^\w\s]+")
 NEGATIONS = re.compile(r"\b(?:not|no|never|none|nothing|nobody|neither|nor|cannot|without|\w+n['’]t)\b", re.IGNORECASE)
 
+Masks = dict[str, np.ndarray]  # name → [rows] which examples belong to it
+
 
 @dataclass(frozen=True)
-class Error:
-    """One example that was answered wrongly."""
+class PredictionError:
+    """One example with a wrong prediction."""
 
     row: int
     texts: tuple[str, ...]
     true: str
-    answered: str
-    strength: float  # confidence, or distance
+    predicted: str
+    strength: float  # confidence, or distance from the label
 
 
 @dataclass(frozen=True)
 class Slice:
-    """A part of dev, and how the run does in it."""
+    """A part of dev, and the metric on it."""
 
     name: str
     examples: int
@@ -41,155 +44,190 @@ class Slice:
     high: float
 
 
-def worst_errors(one: TaskPredictions) -> dict[str, list[Error]]:
-    """Kind of error → its worst examples, the most confident or the farthest first."""
-    if not one.texts:
-        return {}
-    if one.task.kind == "regression":
-        return _worst_numbers(one)
-    if one.task.kind == "multi-label":
-        return _worst_sets(one)
-    confidence = one.predictions.max(axis=1)
-    off = one.guesses - one.labels
-    if one.task.kind == "ordinal":
-        kinds = {
-            "one class too high": off == 1,
-            "one class too low": off == -1,
-            "two or more too high": off >= 2,
-            "two or more too low": off <= -2,
-        }
-    elif len(one.task.labels.names) == 2:
-        second = one.task.labels.names[1]
-        kinds = {f"taken for {second}, but is not": off == 1, f"{second}, but not found": off == -1}
-    else:
-        kinds = {"wrong class": off != 0}
-    return {kind: _first(one, wrong, confidence) for kind, wrong in kinds.items() if wrong.any()}
-
-
-def suspicious_labels(one: TaskPredictions, several: list[np.ndarray] | None = None) -> list[Error]:
-    """Examples whose label every seed contradicts with confidence: mistakes of the data, perhaps."""
-    if not one.texts or one.task.kind in ("regression", "multi-label"):
-        return []
-    every = several or [one.predictions]
-    chances = np.mean(every, axis=0)
-    guesses = chances.argmax(axis=1)
-    agreed = np.all([predictions.argmax(axis=1) == guesses for predictions in every], axis=0)
-    wrong = agreed & (guesses != one.labels) & (chances.max(axis=1) >= SURE)
-    return _first(one, wrong, chances.max(axis=1), most=10)
-
-
 @dataclass(frozen=True)
-class CutWords:
-    """How the tokenizer took each example: [examples]."""
+class WordPieces:
+    """How the tokenizer cuts the words of each example: [examples]."""
 
-    unknown: np.ndarray  # words with pieces that it does not know
-    most: np.ndarray  # pieces of the word that was cut most
-
-
-def cut_words(texts: list[tuple[str, ...]], tokenizer: Tokenizer) -> CutWords:
-    strange = {tokenizer.backend.token_to_id(name) for name in ("[UNK]", "<unk>")}
-    words = [[word for text in one for word in WORD.findall(text)] for one in texts]
-    distinct = list({word for some in words for word in some})  # each is cut once, however often it is used
-    pieces = dict(zip(distinct, tokenizer.encode(distinct), strict=True))
-    unknown = {word for word, ids in pieces.items() if strange.intersection(ids)}
-    return CutWords(
-        np.array([sum(word in unknown for word in some) for some in words], dtype=int),
-        np.array([max((len(pieces[word]) for word in some), default=0) for some in words], dtype=int),
-    )
+    unknown_words: np.ndarray  # words with a piece outside the vocabulary
+    longest_word: np.ndarray  # pieces of the word with the most of them
 
 
-def slices(one: TaskPredictions, cut: CutWords | None = None) -> list[Slice]:
-    """By length, negation, word overlap of pairs, and words that the tokenizer cuts up or does not know: accuracy, or
-    mean absolute error."""
-    if not one.texts:
+def worst_errors(predictions: TaskPredictions) -> dict[str, list[PredictionError]]:
+    """Type of error → its worst examples, the most confident or the farthest first."""
+    if not predictions.texts:
+        return {}
+    if predictions.is_regression:
+        return _worst_numbers(predictions)
+    if predictions.is_multi_label:
+        return _worst_sets(predictions)
+    confidence = predictions.predictions.max(axis=1)
+    return _list_errors(predictions, _error_types(predictions), confidence)
+
+
+def suspicious_labels(predictions: TaskPredictions, seeds: list[np.ndarray] | None = None) -> list[PredictionError]:
+    """Examples whose label every seed contradicts with confidence: perhaps mistakes in the data."""
+    if not predictions.texts or predictions.is_regression or predictions.is_multi_label:
         return []
-    if one.task.kind == "regression":
-        right = np.abs(one.predictions - one.labels)
-    else:  # of several classes all must be right
-        right = (one.guesses == one.labels).reshape(len(one.labels), -1).all(axis=1) * 1.0
-    lengths = np.array([sum(len(text.split()) for text in texts) for texts in one.texts])
+    predictions_of_seeds = seeds or [predictions.predictions]
+    probabilities = np.mean(predictions_of_seeds, axis=0)
+    predicted = probabilities.argmax(axis=1)
+    confidence = probabilities.max(axis=1)
+    unanimous = np.ones(len(predicted), dtype=bool)
+    for seed_predictions in predictions_of_seeds:
+        unanimous &= seed_predictions.argmax(axis=1) == predicted
+    wrong = unanimous & (predicted != predictions.labels) & (confidence >= CONFIDENT)
+    return _strongest(predictions, wrong, confidence, LABELS_LISTED)
+
+
+def word_pieces(texts: list[tuple[str, ...]], tokenizer: Tokenizer) -> WordPieces:
+    unknown_ids = {tokenizer.backend.token_to_id(name) for name in ("[UNK]", "<unk>")}
+    words_of_examples: list[list[str]] = []
+    vocabulary: dict[str, None] = {}
+    for example in texts:
+        words: list[str] = []
+        for text in example:
+            words += WORD.findall(text)
+        words_of_examples.append(words)
+        vocabulary |= dict.fromkeys(words)
+    distinct = list(vocabulary)  # the tokenizer reads each word once
+    pieces = dict(zip(distinct, tokenizer.encode(distinct), strict=True))
+    unknown_words = np.zeros(len(texts), dtype=int)
+    longest_word = np.zeros(len(texts), dtype=int)
+    for row, words in enumerate(words_of_examples):
+        for word in words:
+            unknown_words[row] += not unknown_ids.isdisjoint(pieces[word])
+            longest_word[row] = max(longest_word[row], len(pieces[word]))
+    return WordPieces(unknown_words, longest_word)
+
+
+def slices(predictions: TaskPredictions, pieces: WordPieces | None = None) -> list[Slice]:
+    """Accuracy or mean absolute error by length, negation, word overlap of pairs, and rare or unknown words."""
+    if not predictions.texts:
+        return []
+    if predictions.is_regression:
+        values = np.abs(predictions.predictions - predictions.labels)
+    else:  # a multi-label prediction is correct if all its classes are
+        class_count = predictions.labels.reshape(len(predictions.labels), -1).shape[1]
+        values = (predictions.correct_classes == class_count) * 1.0
+    is_share = not predictions.is_regression
+    masks: Masks = {"all": np.ones(len(values), dtype=bool)}
+    masks |= _slices_by_length(predictions.texts)
+    masks |= _slices_by_negation(predictions.texts)
+    if len(predictions.texts[0]) == 2:
+        masks |= _slices_by_overlap(predictions.texts)
+    if pieces is not None:
+        masks["with pieces that the encoder does not know"] = pieces.unknown_words > 0
+        masks[f"with a word cut into {RARE_PIECES} pieces or more"] = pieces.longest_word >= RARE_PIECES
+        masks["with common words only (at most 1 piece)"] = pieces.longest_word <= 1
+    return [_slice(name, values[mask], is_share) for name, mask in masks.items() if mask.any()]
+
+
+# --- errors by type -------------------------------------------------------------------------------------------------
+
+
+def _error_types(predictions: TaskPredictions) -> Masks:
+    offset = predictions.predicted_labels - predictions.labels
+    if predictions.is_ordinal:
+        return {
+            "one class too high": offset == 1,
+            "one class too low": offset == -1,
+            "two or more too high": offset >= 2,
+            "two or more too low": offset <= -2,
+        }
+    if len(predictions.class_names) == 2:
+        positive = predictions.class_names[1]
+        return {
+            f"false positives: predicted {positive}": offset == 1,
+            f"false negatives: missed {positive}": offset == -1,
+        }
+    return {"wrong class": offset != 0}
+
+
+def _worst_numbers(predictions: TaskPredictions) -> dict[str, list[PredictionError]]:
+    """More than 1 or 2 off on a scale of 0 to 5, as in the papers; a fifth and two fifths of any scale."""
+    low, high = predictions.value_range
+    unit = (high - low) / 5 or 1.0
+    offset = predictions.predictions - predictions.labels
+    far, near = f"{2 * unit:.2g}", f"{unit:.2g}"
+    types = {
+        f"too high by more than {far}": offset > 2 * unit,
+        f"too high by {near} to {far}": (offset > unit) & (offset <= 2 * unit),
+        f"too low by more than {far}": offset < -2 * unit,
+        f"too low by {near} to {far}": (offset < -unit) & (offset >= -2 * unit),
+    }
+    return _list_errors(predictions, types, np.abs(offset))
+
+
+def _worst_sets(predictions: TaskPredictions) -> dict[str, list[PredictionError]]:
+    missed = ((predictions.labels == 1) * (1 - predictions.predictions)).max(axis=1)
+    added = ((predictions.labels == 0) * predictions.predictions).max(axis=1)
+    return {
+        **_list_errors(predictions, {"a class missed": missed >= 0.5}, missed),
+        **_list_errors(predictions, {"a class too many": added >= 0.5}, added),
+    }
+
+
+def _list_errors(predictions: TaskPredictions, types: Masks, strength: np.ndarray) -> dict[str, list[PredictionError]]:
+    errors = {}
+    for error_type, wrong in types.items():
+        if wrong.any():
+            errors[error_type] = _strongest(predictions, wrong, strength, ERRORS_LISTED)
+    return errors
+
+
+def _strongest(
+    predictions: TaskPredictions, wrong: np.ndarray, strength: np.ndarray, at_most: int
+) -> list[PredictionError]:
+    rows = np.flatnonzero(wrong)
+    rows = rows[np.argsort(-strength[rows], kind="stable")][:at_most]
+    predicted = predictions.predicted_labels
+    errors = []
+    for row in rows.tolist():
+        label = predictions.label_text(predictions.labels[row])
+        prediction = predictions.label_text(predicted[row])
+        errors.append(PredictionError(row, predictions.texts[row], label, prediction, float(strength[row])))
+    return errors
+
+
+# --- slices ---------------------------------------------------------------------------------------------------------
+
+
+def _slices_by_length(texts: list[tuple[str, ...]]) -> Masks:
+    lengths = np.array([len(" ".join(example).split()) for example in texts])
     low, high = np.quantile(lengths, [1 / 3, 2 / 3])
-    negated = np.array([any(NEGATIONS.search(text) for text in texts) for texts in one.texts])
-    parts = {
-        "all": np.ones(len(right), dtype=bool),
+    return {
         f"short (up to {low:.0f} words)": lengths <= low,
         f"middle ({low:.0f} to {high:.0f} words)": (lengths > low) & (lengths <= high),
         f"long (over {high:.0f} words)": lengths > high,
-        "with a negation": negated,
-        "without a negation": ~negated,
     }
-    if len(one.texts[0]) == 2:
-        shared = np.array([_overlap(*texts[:2]) for texts in one.texts])
-        parts |= {
-            "few words shared (under 0.3)": shared < 0.3,
-            "some words shared": (shared >= 0.3) & (shared < 0.7),
-            "most words shared (0.7 and more)": shared >= 0.7,
-        }
-    if cut is not None:
-        parts |= {
-            "with pieces that the encoder does not know": cut.unknown > 0,
-            f"with a word cut into {RARE} pieces or more": cut.most >= RARE,
-            "with common words only (at most 1 piece)": cut.most <= 1,
-        }
-    shares = one.task.kind != "regression"
-    return [_slice(name, right[chosen], shares) for name, chosen in parts.items() if chosen.any()]
 
 
-# --- one kind at a time -----------------------------------------------------------------------------------------
+def _slices_by_negation(texts: list[tuple[str, ...]]) -> Masks:
+    negated = np.array([any(map(NEGATIONS.search, example)) for example in texts])
+    return {"with a negation": negated, "without a negation": ~negated}
 
 
-def _worst_numbers(one: TaskPredictions) -> dict[str, list[Error]]:
-    """By more than 1 and more than 2 where the scale is 0 to 5, as in the papers; a fifth and two fifths of any."""
-    low, high = one.task.bounds or (float(one.labels.min()), float(one.labels.max()))
-    unit = (high - low) / 5 or 1.0
-    off = one.predictions - one.labels
-    far, near = f"{2 * unit:.2g}", f"{unit:.2g}"
-    kinds = {
-        f"too high by more than {far}": off > 2 * unit,
-        f"too high by {near} to {far}": (off > unit) & (off <= 2 * unit),
-        f"too low by more than {far}": off < -2 * unit,
-        f"too low by {near} to {far}": (off < -unit) & (off >= -2 * unit),
+def _slices_by_overlap(pairs: list[tuple[str, ...]]) -> Masks:
+    overlap = np.array([_word_overlap(first, second) for first, second in pairs])
+    return {
+        "few words shared (under 0.3)": overlap < 0.3,
+        "some words shared": (overlap >= 0.3) & (overlap < 0.7),
+        "most words shared (0.7 and more)": overlap >= 0.7,
     }
-    return {kind: _first(one, wrong, np.abs(off)) for kind, wrong in kinds.items() if wrong.any()}
 
 
-def _worst_sets(one: TaskPredictions) -> dict[str, list[Error]]:
-    missed = ((one.labels == 1) * (1 - one.predictions)).max(axis=1)
-    added = ((one.labels == 0) * one.predictions).max(axis=1)
-    kinds = {"a class missed": missed, "a class too many": added}
-    return {kind: _first(one, value >= 0.5, value) for kind, value in kinds.items() if (value >= 0.5).any()}
+def _word_overlap(first: str, second: str) -> float:
+    """|A ∩ B| / |A ∪ B| of the sets of words."""
+    first_words = set(re.findall(r"\w+", first.lower()))
+    second_words = set(re.findall(r"\w+", second.lower()))
+    return len(first_words & second_words) / max(1, len(first_words | second_words))
 
 
-def _first(one: TaskPredictions, wrong: np.ndarray, strength: np.ndarray, most: int = WORST) -> list[Error]:
-    rows = np.flatnonzero(wrong)
-    rows = rows[np.argsort(-strength[rows], kind="stable")][:most]
-    return [
-        Error(int(row), one.texts[row], shown(one, one.labels[row]), shown(one, one.guesses[row]), float(strength[row]))
-        for row in rows
-    ]
-
-
-def shown(one: TaskPredictions, value: np.ndarray | float) -> str:
-    """A label or an answer as people read it."""
-    names = one.task.labels.names
-    if one.task.kind == "regression":
-        return f"{float(value):.2f}"
-    if one.task.kind == "multi-label":
-        return ", ".join(name for name, on in zip(names, np.atleast_1d(value), strict=True) if on) or "none"
-    return names[int(value)]
-
-
-def _overlap(one: str, other: str) -> float:
-    """Share of the words of both texts that both have."""
-    a, b = (set(re.findall(r"\w+", text.lower())) for text in (one, other))
-    return len(a & b) / max(1, len(a | b))
-
-
-def _slice(name: str, values: np.ndarray, shares: bool) -> Slice:
+def _slice(name: str, values: np.ndarray, is_share: bool) -> Slice:
     mean, count = float(values.mean()), len(values)
     if count < 2:
         return Slice(name, count, mean, math.nan, math.nan)
-    if shares:
-        return Slice(name, count, mean, *wilson(mean, count))
-    half = 1.96 * float(values.std(ddof=1)) / math.sqrt(count)
-    return Slice(name, count, mean, mean - half, mean + half)
+    if is_share:
+        return Slice(name, count, mean, *wilson_interval(mean, count))
+    half_width = Z * float(values.std(ddof=1)) / math.sqrt(count)
+    return Slice(name, count, mean, mean - half_width, mean + half_width)
