@@ -54,11 +54,11 @@ class Browser:
             message["sessionId"] = self.session
         os.write(self.write_to, json.dumps(message).encode() + b"\0")
         while True:
-            prediction = self._next()
-            if prediction.get("id") == self.number:
-                assert "error" not in prediction, f"{method}: {prediction['error']}"
-                return dict(prediction["result"])
-            self.events.append(prediction)
+            reply = self._next()
+            if reply.get("id") == self.number:
+                assert "error" not in reply, f"{method}: {reply['error']}"
+                return dict(reply["result"])
+            self.events.append(reply)
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self.rest:

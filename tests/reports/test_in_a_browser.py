@@ -148,8 +148,8 @@ def test_a_page_as_it_is_seen(kind: str, screen: str, dark: bool, browser: Brows
         for key in PROMISED[kind]
     }
     assert all(shown.values()), [key for key, seen in shown.items() if not seen]
-    to_float32 = browser.evaluate("document.documentElement.scrollWidth")
-    assert to_float32 <= size["width"], "the page does not scroll sideways"
+    width = browser.evaluate("document.documentElement.scrollWidth")
+    assert width <= size["width"], "the page does not scroll sideways"
     assert browser.evaluate(CUT) == []
     assert browser.evaluate(OVERLAPS) == []
     smallest = browser.evaluate(

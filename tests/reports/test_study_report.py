@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 from command import check_refused, manyheads
-from manyheads.reports.pages.study import study_report, verdicts
+from manyheads.reports.findings import Finding
+from manyheads.reports.pages.study import study_findings, study_report
 from manyheads.reports.write import write_study_report
 from manyheads.studies import tables as render
 from manyheads.studies.runner import train_in_process
@@ -31,8 +33,8 @@ def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_p
             assert cell.published is None or f"paper {render.number(cell.published)}<" in text
     for line in render.transfers(matrix):
         assert all(cell in text for cell in line.values())
-    assert "Misprint in the paper&#x27;s T2" in text
-    names = {one.stem for one in (tmp_path / "figures").iterdir()}
+    assert "Misprint in the paper's T2" in unescape(text)
+    names = {file.stem for file in (tmp_path / "figures").iterdir()}
     each = {f"{kind}-{task}" for kind in ("means", "differences") for task in ("sst", "qqp", "sts")}
     assert names == {*each, "cost-plot", "transfer-examples"}
 
@@ -53,16 +55,15 @@ def test_what_is_said_is_what_the_table_marks(finished_study: OpenStudy) -> None
     cells = [cell for row in table.rows for cell in row.cells.values() if cell.difference is not None]
     for cell in cells:
         cell.verdict = "not distinguishable"
-    assert verdicts(table, []) == [
-        (f"Not distinguishable: all {len(cells)} of the differences that were looked at.", "results")
-    ]
+    undecided = Finding(f"Not distinguishable: {len(cells)} of {len(cells)} differences.", "results")
+    assert study_findings(table, []) == [undecided]
     cells[0].verdict = "worse"
-    first, rest = verdicts(table, [])
-    assert re.match(r"Best individual is worse than Best multitask on sst accuracy: [+−]\S+ ± \S+\.", first[0])
-    assert rest[0] == f"Not distinguishable: {len(cells) - 1} others of the differences that were looked at."
-    one = matrix.cells["sst"]["qqp"]
-    one.verdict = "better"
-    assert any(text.startswith("sst gains from the company of qqp") for text, _ in verdicts(table, [matrix]))
+    worse, undecided = study_findings(table, [])
+    assert re.match(r"Best individual is worse than Best multitask on sst accuracy: [+−]\S+ ± \S+\.", worse.text)
+    assert undecided.text == f"Not distinguishable: {len(cells) - 1} of {len(cells)} differences."
+    matrix.cells["sst"]["qqp"].verdict = "better"
+    texts = [finding.text for finding in study_findings(table, [matrix])]
+    assert any(text.startswith("sst gains from joint training with qqp at equal examples: ") for text in texts)
 
 
 def test_a_study_that_is_not_finished(tmp_path: Path) -> None:
@@ -73,14 +74,13 @@ def test_a_study_that_is_not_finished(tmp_path: Path) -> None:
     result = manyheads(*words, "--output", tmp_path / "part.html")
     assert result.returncode == 0, result.stderr
     assert "Not finished" in (tmp_path / "part.html").read_text(encoding="utf-8")
-    _, book = study_report(opened)
-    assert "means-qqp" in book.figures
-    assert "differences-qqp" not in book.figures, "there is nothing to compare with yet"
+    figures = study_report(opened).figures
+    assert "means-qqp" in figures
+    assert "differences-qqp" not in figures, "there is nothing to compare with yet"
 
 
 def test_a_study_of_confusion_matrices(tmp_path: Path) -> None:
     opened = open_smoke("papers/d7-confusion", tmp_path)
     for identity, planned in opened.runs:
         train_in_process(opened.folder, identity, planned)
-    page, _ = study_report(opened)
-    assert 'id="confusion-1"' in page
+    assert 'id="confusion-1"' in study_report(opened).html

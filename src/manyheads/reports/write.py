@@ -5,55 +5,57 @@ from __future__ import annotations
 from pathlib import Path
 
 from manyheads.errors import UserError, nearest
-from manyheads.reports.figures.style import picture, styled
-from manyheads.reports.pages.page import FigureBook
+from manyheads.reports.figures.style import figure_style, render_figure
+from manyheads.reports.pages.page import Report
 from manyheads.storage.files import write_bytes, write_text
 from manyheads.studies.study import OpenStudy
 
-FORMS = ("svg", "png", "pdf")
+FIGURE_FORMATS = ("svg", "png", "pdf")
 
 
 def write_report(run: Path, output: Path | None = None, figures: Path | None = None, form: str = "svg") -> Path:
-    """The page of a run, by default beside it; returns where it is."""
+    """Write the page of a run, by default report.html in its folder; return the file."""
     from manyheads.reports.pages.run import run_report
 
-    check_form(form)
+    check_figure_format(form)
     return _write(run_report(run), output or run / "report.html", figures, form)
 
 
 def write_comparison(
     runs: list[Path], output: Path | None = None, figures: Path | None = None, form: str = "svg"
 ) -> Path:
-    """The page of several runs, each against the first; by default comparison.html where the command is given."""
-    from manyheads.reports.pages.comparison import compare_report
+    """Write the page that compares runs with the first, by default comparison.html in the current folder."""
+    from manyheads.reports.pages.comparison import comparison_report
 
-    check_form(form)
-    return _write(compare_report(runs), output or Path("comparison.html"), figures, form)
+    check_figure_format(form)
+    return _write(comparison_report(runs), output or Path("comparison.html"), figures, form)
 
 
 def write_study_report(
     opened: OpenStudy, output: Path | None = None, figures: Path | None = None, form: str = "svg"
 ) -> Path:
-    """The page of a study, by default in the folder of its runs."""
+    """Write the page of a study, by default into the folder of its runs."""
     from manyheads.reports.pages.study import study_report
 
-    check_form(form)
+    check_figure_format(form)
     return _write(study_report(opened), output or opened.folder.path / f"{opened.study.name}.html", figures, form)
 
 
-def check_form(form: str) -> None:
-    if form not in FORMS:
-        raise UserError(f"--format: no form '{form}' of figures.{nearest(form, FORMS)}")
+def check_figure_format(form: str) -> None:
+    if form not in FIGURE_FORMATS:
+        message = f"--format: unknown figure format '{form}'.{nearest(form, FIGURE_FORMATS)}"
+        raise UserError(message, code="unknown-format")
 
 
-def _write(made: tuple[str, FigureBook], file: Path, figures: Path | None, form: str) -> Path:
-    page, book = made
+def _write(report: Report, file: Path, folder: Path | None, form: str) -> Path:
     try:
-        write_text(file, page)
-        with styled():
-            for name, figure in book.figures.items() if figures is not None else ():
-                assert figures is not None
-                write_bytes(figures / f"{name}.{form}", picture(figure, form))
+        write_text(file, report.html)
+        if folder is not None:
+            with figure_style():
+                for name, figure in report.figures.items():
+                    write_bytes(folder / f"{name}.{form}", render_figure(figure, form))
     except OSError as error:
-        raise UserError(f"{error.filename or file}: cannot be written: {error.strerror}.") from None
+        raise UserError(
+            f"{error.filename or file}: cannot be written: {error.strerror}.", code="cannot-write"
+        ) from None
     return file

@@ -15,6 +15,7 @@ from manyheads.config.load import load_run_recipe
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter, duration
 from manyheads.errors import Interrupted, UserError
+from manyheads.inference.dev_examples import write_dev_examples
 from manyheads.inference.evaluate import Evaluation
 from manyheads.inference.predict import predict_tasks
 from manyheads.inference.prediction_files import write_dev_predictions, write_predictions
@@ -255,6 +256,7 @@ def _finish(job: TrainingJob) -> Run:
     for name, data in job.dev.items():
         write_predictions(folder, data, "dev", predictions[name], np.flatnonzero(data.examples.labelled))
     write_dev_predictions(job.folder / "dev.safetensors", job.dev, predictions)
+    write_dev_examples(job.folder, job.dev)
     for name, tested in predict_tasks(model, job.test, job.recipe.evaluate.tokens_per_pass).items():
         write_predictions(folder, job.test[name], "test", tested)
     metrics = {

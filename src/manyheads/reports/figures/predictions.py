@@ -1,167 +1,176 @@
-"""Figures of what a run answers on dev: classes, numbers, and where embeddings lie."""
+"""Figures of a task's predictions on dev: classes and numbers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyheads.reports.facts import TaskPredictions
-from manyheads.reports.figures.style import COLOURS, FAINT, colour, short
-from manyheads.reports.figures.training import legend_below, side_by_side
+from manyheads.reports.figures.panels import label_axes, legend_below, panel_grid, single_panel
+from manyheads.reports.figures.style import COLOURS, FAINT, colour, shorten
+from manyheads.reports.task_predictions import TaskPredictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BINS = 10  # of calibration
-WRITTEN = 10  # classes, up to which a confusion matrix has room for numbers
-SHOWN = 2000  # points of a scatter at the most: more would only make the page larger
+CALIBRATION_BINS = 10
+MAX_CLASSES_WRITTEN = 10  # up to which a confusion matrix has room for numbers
+LETTERS_IN_ROW = 40  # of class names below a confusion matrix
+SCATTER_POINTS = 2000  # more only make the page larger
+CURVE_POINTS = 200
+DARK, LIGHT = "#1d2733", "#ffffff"
 
 
 # --- classes ----------------------------------------------------------------------------------------------------
 
 
-def confusion(one: TaskPredictions) -> Figure:
-    """Counts by true and guessed class, and beneath each its share of the true class."""
-    names = [short(name) for name in one.task.labels.names]
-    counts = confusion_counts(one)
+def confusion(predictions: TaskPredictions) -> Figure:
+    """Counts by true and predicted class, and below each its share of the true class."""
+    names = list(map(shorten, predictions.class_names))
+    counts = confusion_counts(predictions)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    figure, axes = side_by_side(height=1.2 + 0.5 * min(max(len(names), 3), 8))
+    figure, axes = single_panel(height=1.2 + 0.5 * min(max(len(names), 3), 8))
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for (row, column), count in np.ndenumerate(counts) if len(names) <= WRITTEN else ():
-        share = shares[row, column]
-        axes.text(
-            *(column, row, f"{count:.0f}\n{share:.2f}".replace("0.", ".")),
-            ha="center",
-            va="center",
-            fontsize=9,
-            color="#ffffff" if share > 0.55 else "#1d2733",
-        )
-    if len(names) <= WRITTEN:
-        flat = max(map(len, names)) * len(names) < 40  # there is room for all of them in a row
-        axes.set_xticks(range(len(names)), names, rotation=0 if flat else 30, ha="center" if flat else "right")
-        axes.set_yticks(range(len(names)), names)
+    if len(names) <= MAX_CLASSES_WRITTEN:
+        _write_counts(axes, counts, shares)
+        _name_classes(axes, names)
     axes.grid(visible=False)
-    _labelled(axes, "", "guessed", "true")
+    label_axes(axes, "", "predicted", "true")
     return figure
 
 
-def largest_classes(one: TaskPredictions) -> list[int]:
-    """As many classes as there are colours: those with the most examples, in their own order."""
-    true = one.labels.sum(axis=0) if one.labels.ndim == 2 else confusion_counts(one).sum(axis=1)
-    return sorted(np.argsort(-true, kind="stable")[: len(COLOURS)].tolist())
+def _write_counts(axes: Axes, counts: np.ndarray, shares: np.ndarray) -> None:
+    for (row, column), count in np.ndenumerate(counts):
+        share = shares[row, column]
+        text = f"{count:.0f}\n{share:.2f}".replace("0.", ".")
+        ink = LIGHT if share > 0.55 else DARK
+        axes.text(column, row, text, ha="center", va="center", fontsize=9, color=ink)
 
 
-def confusion_counts(one: TaskPredictions) -> np.ndarray:
-    size = len(one.task.labels.names)
+def _name_classes(axes: Axes, names: list[str]) -> None:
+    ticks = range(len(names))
+    if max(map(len, names)) * len(names) < LETTERS_IN_ROW:
+        axes.set_xticks(ticks, names, rotation=0, ha="center")
+    else:
+        axes.set_xticks(ticks, names, rotation=30, ha="right")
+    axes.set_yticks(ticks, names)
+
+
+def largest_classes(predictions: TaskPredictions) -> list[int]:
+    """The classes with the most examples, as many as there are colours, in their own order."""
+    examples = [predictions.has_class(index).sum() for index in range(len(predictions.class_names))]
+    by_size = np.argsort(-np.array(examples), kind="stable")
+    return sorted(by_size[: len(COLOURS)].tolist())
+
+
+def confusion_counts(predictions: TaskPredictions) -> np.ndarray:
+    """[true, predicted] how many examples."""
+    size = len(predictions.class_names)
     counts = np.zeros((size, size))
-    np.add.at(counts, (one.labels, one.guesses), 1)
+    np.add.at(counts, (predictions.labels, predictions.predicted_labels), 1)
     return counts
 
 
-def curves(one: TaskPredictions) -> Figure | None:
-    """ROC and precision against recall of each class; of two classes those of the second, of many the largest."""
+def curves(predictions: TaskPredictions) -> Figure | None:
+    """ROC and precision against recall of each class; for two classes the second, for many the largest."""
     from sklearn.metrics import precision_recall_curve, roc_curve
 
-    names = one.task.labels.names
-    classes = [1] if len(names) == 2 and one.labels.ndim == 1 else largest_classes(one)
-    figure, (left, right) = side_by_side(2)
-    drawn = 0
-    for index in classes:
-        wanted = one.labels[:, index] if one.labels.ndim == 2 else (one.labels == index).astype(int)
-        if not 0 < wanted.sum() < len(wanted):
-            continue  # a curve of one class alone is none
-        chances = one.predictions[:, index]
-        false, true, _ = roc_curve(wanted, chances)
-        precision, recall, _ = precision_recall_curve(wanted, chances)
-        left.plot(*_few(false, true), color=colour(drawn), label=short(names[index]))
-        right.plot(*_few(recall, precision), color=colour(drawn), label=short(names[index]))
-        drawn += 1
-    if not drawn:
+    names = predictions.class_names
+    classes = largest_classes(predictions)
+    if len(names) == 2 and predictions.labels.ndim == 1:
+        classes = [1]
+    figure, (roc_axes, recall_axes) = panel_grid(2)
+    curve_count = 0
+    for class_index in classes:
+        is_true = predictions.has_class(class_index).astype(int)
+        if not 0 < is_true.sum() < len(is_true):
+            continue  # examples of one class alone have no curve
+        probabilities = predictions.predictions[:, class_index]
+        false_positives, true_positives, _ = roc_curve(is_true, probabilities)
+        precision, recall, _ = precision_recall_curve(is_true, probabilities)
+        style: dict[str, Any] = {"color": colour(curve_count), "label": shorten(names[class_index])}
+        roc_axes.plot(*_thin(false_positives, true_positives), **style)
+        recall_axes.plot(*_thin(recall, precision), **style)
+        curve_count += 1
+    if not curve_count:
         return None
-    left.plot([0, 1], [0, 1], ":", color=FAINT)
-    _labelled(left, "ROC", "false positives", "true positives")
-    _labelled(right, "precision and recall", "recall", "precision")
+    roc_axes.plot([0, 1], [0, 1], ":", color=FAINT)
+    label_axes(roc_axes, "ROC", "false positives", "true positives")
+    label_axes(recall_axes, "precision and recall", "recall", "precision")
     legend_below(figure)
     return figure
 
 
-def calibration(one: TaskPredictions) -> Figure:
-    """How often answers of a given confidence are right; on the line they are as good as they think."""
-    if one.task.kind == "multi-label":
-        confidence, right = one.predictions.ravel(), one.labels.ravel().astype(float)
+def calibration(predictions: TaskPredictions) -> Figure:
+    """How often predictions of a confidence are right; on the line they are right as often as they are confident."""
+    if predictions.is_multi_label:
+        confidence = predictions.predictions.ravel()
+        correct = predictions.labels.ravel().astype(float)
     else:
-        confidence, right = one.predictions.max(axis=1), (one.guesses == one.labels).astype(float)
-    edges = np.linspace(0, 1, BINS + 1)
-    location = np.clip(np.digitize(confidence, edges) - 1, 0, BINS - 1)
-    figure, (left, right_axes) = side_by_side(2)
-    points = [
-        (confidence[location == i].mean(), right[location == i].mean(), (location == i).sum())
-        for i in range(BINS)
-        if (location == i).any()
-    ]
-    x, y, sizes = (np.array(some) for some in zip(*points, strict=True))
-    left.plot([0, 1], [0, 1], ":", color=FAINT)
-    error = 1.96 * np.sqrt(np.maximum(y * (1 - y), 0.25 / sizes) / sizes)
-    left.errorbar(x, y, yerr=error, fmt="o-", markersize=4, capsize=2)
-    left.set_ylim(-0.02, 1.02)
-    _labelled(left, "calibration", "confidence", "share right")
-    right_axes.hist(confidence, bins=edges, color=colour(0))
-    _labelled(right_axes, "confidence", "confidence", "examples")
+        confidence = predictions.predictions.max(axis=1)
+        correct = (predictions.predicted_labels == predictions.labels).astype(float)
+    edges = np.linspace(0, 1, CALIBRATION_BINS + 1)
+    bin_of_row = np.clip(np.digitize(confidence, edges) - 1, 0, CALIBRATION_BINS - 1)
+    points = []
+    for bin_index in np.unique(bin_of_row):
+        in_bin = bin_of_row == bin_index
+        points.append((confidence[in_bin].mean(), correct[in_bin].mean(), in_bin.sum()))
+    mean_confidence, accuracy, sizes = np.array(points).T
+    figure, (accuracy_axes, histogram_axes) = panel_grid(2)
+    accuracy_axes.plot([0, 1], [0, 1], ":", color=FAINT)
+    error = 1.96 * np.sqrt(np.maximum(accuracy * (1 - accuracy), 0.25 / sizes) / sizes)
+    accuracy_axes.errorbar(mean_confidence, accuracy, yerr=error, fmt="o-", markersize=4, capsize=2)
+    accuracy_axes.set_ylim(-0.02, 1.02)
+    label_axes(accuracy_axes, "calibration", "confidence", "share right")
+    histogram_axes.hist(confidence, bins=edges.tolist(), color=colour(0))
+    label_axes(histogram_axes, "confidence", "confidence", "examples")
     return figure
 
 
-def ordinal_errors(one: TaskPredictions) -> Figure:
-    """By how many classes guesses are off."""
-    figure, axes = side_by_side(0, height=2.4)
-    size = len(one.task.labels.names)
-    off = one.guesses - one.labels
+def ordinal_errors(predictions: TaskPredictions) -> Figure:
+    """By how many classes predictions are off."""
+    figure, axes = single_panel(height=2.4)
+    size = len(predictions.class_names)
+    offset = predictions.predicted_labels - predictions.labels
     values = np.arange(-size + 1, size)
-    axes.bar(values, [(off == value).sum() for value in values], color=[colour(1 if value else 2) for value in values])
+    counts = [(offset == value).sum() for value in values]
+    axes.bar(values, counts, color=np.where(values == 0, colour(2), colour(1)).tolist())
     axes.set_xticks(values)
-    _labelled(axes, "", "classes too low or too high", "examples")
+    label_axes(axes, "", "classes too low or too high", "examples")
     return figure
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------
 
 
-def predicted_against_true(one: TaskPredictions) -> Figure:
+def predicted_against_true(predictions: TaskPredictions) -> Figure:
     """A point per example."""
-    figure, scatter = side_by_side(height=3.2)
-    rows = np.linspace(0, len(one.labels) - 1, min(SHOWN, len(one.labels))).astype(int)
-    scatter.plot(one.labels[rows], one.predictions[rows], "o", markersize=2.5, alpha=0.35, markeredgewidth=0)
-    low, high = float(one.labels.min()), float(one.labels.max())
-    scatter.plot([low, high], [low, high], ":", color=FAINT)
-    _labelled(scatter, "", "true", "predicted")
+    figure, axes = single_panel(height=3.2)
+    labels, predicted = predictions.labels, predictions.predictions
+    rows = np.linspace(0, len(labels) - 1, min(SCATTER_POINTS, len(labels))).astype(int)
+    axes.plot(labels[rows], predicted[rows], "o", markersize=2.5, alpha=0.35, markeredgewidth=0)
+    diagonal = [float(labels.min()), float(labels.max())]
+    axes.plot(diagonal, diagonal, ":", color=FAINT)
+    label_axes(axes, "", "true", "predicted")
     return figure
 
 
-def error_distributions(one: TaskPredictions) -> Figure:
-    """How far off answers are, and how true and predicted values are distributed."""
-    figure, (errors, both) = side_by_side(2)
-    low, high = float(one.labels.min()), float(one.labels.max())
-    errors.hist(one.predictions - one.labels, bins=30, color=colour(1))
-    errors.axvline(0, color=FAINT, linestyle=":")
-    _labelled(errors, "errors", "predicted − true", "examples")
-    edges = np.linspace(min(low, one.predictions.min()), max(high, one.predictions.max()), 25)
-    both.hist(one.labels, bins=edges, histtype="step", label="true", linewidth=1.5, color=FAINT)
-    both.hist(one.predictions, bins=edges, histtype="step", label="predicted", linewidth=1.5, color=colour(0))
-    _labelled(both, "distributions", "value", "")
-    both.legend(loc="upper left", handlelength=1.2)
+def error_distributions(predictions: TaskPredictions) -> Figure:
+    """The errors, and the distributions of true and predicted values."""
+    figure, (error_axes, value_axes) = panel_grid(2)
+    labels, predicted = predictions.labels, predictions.predictions
+    error_axes.hist(predicted - labels, bins=30, color=colour(1))
+    error_axes.axvline(0, color=FAINT, linestyle=":")
+    label_axes(error_axes, "errors", "predicted − true", "examples")
+    edges = np.linspace(min(labels.min(), predicted.min()), max(labels.max(), predicted.max()), 25)
+    value_axes.hist(labels, bins=edges.tolist(), histtype="step", label="true", linewidth=1.5, color=FAINT)
+    value_axes.hist(predicted, bins=edges.tolist(), histtype="step", label="predicted", linewidth=1.5, color=colour(0))
+    label_axes(value_axes, "distributions", "value", "")
+    value_axes.legend(loc="upper left", handlelength=1.2)
     return figure
 
 
-# --- shared -----------------------------------------------------------------------------------------------------
-
-
-def _few(x: np.ndarray, y: np.ndarray, most: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    rows = np.unique(np.linspace(0, len(x) - 1, min(len(x), most)).astype(int))
+def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.unique(np.linspace(0, len(x) - 1, min(len(x), CURVE_POINTS)).astype(int))
     return x[rows], y[rows]
-
-
-def _labelled(axes: Axes, title: str, x: str, y: str) -> None:
-    axes.set_title(title)
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)

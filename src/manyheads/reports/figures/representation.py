@@ -1,4 +1,4 @@
-"""Where dev examples lie in the encoder's space, before and after training: their first two principal components."""
+"""Where dev examples lie in the encoder's space before and after training: their first two principal components."""
 
 from __future__ import annotations
 
@@ -12,105 +12,127 @@ from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
 from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads
-from manyheads.reports.facts import RunFacts, TaskPredictions
+from manyheads.reports.facts import RunFacts
+from manyheads.reports.figures.panels import legend_below, panel_grid
 from manyheads.reports.figures.predictions import largest_classes
-from manyheads.reports.figures.style import FAINT, colour, short
-from manyheads.reports.figures.training import legend_below, side_by_side
+from manyheads.reports.figures.style import FAINT, colour, shorten
+from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.storage.strings import Strings
 from manyheads.tokens.column import tokenise_once
 from manyheads.tokens.packing import Sequence, pack
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 EXAMPLES = 250  # of a task: enough to see groups
-PIECE = 64
+BATCH_SIZE = 64
 
 
 @dataclass(frozen=True)
-class Cloud:
-    """Some dev examples of a task in two dimensions."""
+class Projection:
+    """Embeddings in two dimensions."""
 
-    before: np.ndarray  # [examples, 2]
-    after: np.ndarray
-    shares: tuple[float, float]  # of the variance that two dimensions show, before and after
+    points: np.ndarray  # [examples, 2]
+    explained: float  # share of the variance
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Some dev examples of a task, by the encoder that the run started from and by the trained one."""
+
+    before: Projection
+    after: Projection
     labels: np.ndarray
 
 
-def clouds(facts: RunFacts) -> dict[str, Cloud]:
-    """Of every task with texts; nothing where the model or its first encoder is not here any more."""
+def project_embeddings(facts: RunFacts) -> dict[str, Embeddings]:
+    """Of every task with texts and one label per example; empty where the model or its first encoder is gone."""
     try:
         model = facts.run.model
-        first = load_encoder(EncoderSettings(name=facts.run.recipe.encoder.name)).encoder
+        first_encoder = load_encoder(EncoderSettings(name=facts.run.recipe.encoder.name)).encoder
     except UserError as fault:
         facts.notes.append(f"Embeddings are not shown: {fault}")
         return {}
-    found = {}
-    for name, one in facts.predictions.items():
-        if one.texts and one.labels.ndim == 1 and len(one.texts) > 2:
-            rows = np.linspace(0, len(one.texts) - 1, min(EXAMPLES, len(one.texts))).astype(int)
-            before = _states(model, first, name, one, rows)
-            after = _states(model, model.encoder, name, one, rows)
-            flat = [_components(states) for states in (before, after)]
-            found[name] = Cloud(flat[0][0], flat[1][0], (flat[0][1], flat[1][1]), one.labels[rows])
-    return found
+    embeddings = {}
+    for task_name, predictions in facts.predictions.items():
+        count = len(predictions.texts)
+        if count < 3 or predictions.labels.ndim != 1:
+            continue
+        rows = np.linspace(0, count - 1, min(EXAMPLES, count)).astype(int)
+        texts = [predictions.texts[row] for row in rows]
+        before = _project(_embed(model, first_encoder, task_name, texts))
+        after = _project(_embed(model, model.encoder, task_name, texts))
+        embeddings[task_name] = Embeddings(before, after, predictions.labels[rows])
+    return embeddings
 
 
 @torch.no_grad()
-def _states(
-    model: ManyHeads, encoder: torch.nn.Module, task: str, one: TaskPredictions, rows: np.ndarray
-) -> np.ndarray:
-    """The mean token state of each example, both sentences of a pair together."""
+def _embed(model: ManyHeads, encoder: torch.nn.Module, task_name: str, texts: list[tuple[str, ...]]) -> np.ndarray:
+    """[examples, width] the mean token state of each example, over both texts of a pair."""
     encoder.eval()
-    sides = [Strings.of(one.texts[row][side] for row in rows) for side in range(len(one.texts[0]))]
-    columns = tuple(tokenise_once(side, model.tokenizer) for side in sides)
-    found = []
-    for start in range(0, len(rows), PIECE):
-        examples = [model.inputs(task, columns, row) for row in range(start, min(start + PIECE, len(rows)))]
-        # whole sequences, whatever the task's pooling keeps
-        tokens = pack([Sequence(side.ids, side.segments) for example in examples for side in example], model.device)
+    columns = tuple(tokenise_once(Strings.of(column), model.tokenizer) for column in zip(*texts, strict=True))
+    embeddings = []
+    for start in range(0, len(texts), BATCH_SIZE):
+        sequences: list[Sequence] = []
+        sequence_counts: list[int] = []  # of each example: a bi-encoder has two
+        for row in range(start, min(start + BATCH_SIZE, len(texts))):
+            inputs = model.inputs(task_name, columns, row)
+            # all positions, whichever the task's pooling needs
+            sequences += [Sequence(sequence.ids, sequence.segments) for sequence in inputs]
+            sequence_counts.append(len(inputs))
+        tokens = pack(sequences, model.device)
         states = encoder(tokens).cpu().numpy()
-        bounds = zip(tokens.starts.tolist(), tokens.lengths.tolist(), strict=True)
-        sums = [(states[first : first + length].sum(axis=0), length) for first, length in bounds]
-        for example in examples:
-            own, sums = sums[: len(example)], sums[len(example) :]
-            found.append(np.sum([total for total, _ in own], axis=0) / sum(length for _, length in own))
-    return np.stack(found)
+        starts, lengths = tokens.starts.tolist(), tokens.lengths.tolist()
+        first = 0
+        for sequence_count in sequence_counts:
+            total, length = 0.0, 0
+            for sequence in range(first, first + sequence_count):
+                end = starts[sequence] + lengths[sequence]
+                total = total + states[starts[sequence] : end].sum(axis=0)
+                length += lengths[sequence]
+            embeddings.append(total / length)
+            first += sequence_count
+    return np.stack(embeddings)
 
 
-def _components(states: np.ndarray) -> tuple[np.ndarray, float]:
+def _project(states: np.ndarray) -> Projection:
     centred = states - states.mean(axis=0)
-    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
-    share = float((sizes[:2] ** 2).sum() / max((sizes**2).sum(), 1e-12))
-    return left[:, :2] * sizes[:2], share
+    components, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    explained = float((sizes[:2] ** 2).sum() / max((sizes**2).sum(), 1e-12))
+    return Projection(components[:, :2] * sizes[:2], explained)
 
 
-def draw_cloud(one: TaskPredictions, cloud: Cloud) -> Figure:
-    """Two panels, coloured by label: what training has pulled apart."""
-    figure, every = side_by_side(2, height=2.9)
-    for axes, points, share, when in zip(
-        every, (cloud.before, cloud.after), cloud.shares, ("before", "after"), strict=True
-    ):
-        if one.task.kind == "regression":
-            image = axes.scatter(*points.T, c=cloud.labels, cmap="viridis", s=9, linewidths=0)
-            if axes is every[-1]:
-                figure.colorbar(image, ax=every, label="label", shrink=0.9)
+def draw_embeddings(predictions: TaskPredictions, embeddings: Embeddings) -> Figure:
+    """Two panels, coloured by label: what training has separated."""
+    figure, panels = panel_grid(2, height=2.9)
+    projections = {"before": embeddings.before, "after": embeddings.after}
+    for axes, (when, projection) in zip(panels, projections.items(), strict=True):
+        if predictions.is_regression:
+            first, second = projection.points.T
+            image = axes.scatter(first, second, c=embeddings.labels, cmap="viridis", s=9, linewidths=0)
         else:
-            names = one.task.labels.names
-            shown = largest_classes(one)
-            others = points[~np.isin(cloud.labels, shown)]
-            if len(others):
-                axes.plot(*others.T, "o", markersize=2, markeredgewidth=0, alpha=0.5, color=FAINT, label="others")
-            for index, location in enumerate(shown):
-                chosen, name = points[cloud.labels == location], names[location]
-                axes.plot(
-                    *chosen.T, "o", markersize=3, markeredgewidth=0, alpha=0.75, color=colour(index), label=short(name)
-                )
-        axes.set_title(f"{when} ({share:.0%})")
+            _draw_classes(axes, predictions, projection.points, embeddings.labels)
+        axes.set_title(f"{when} ({projection.explained:.0%})")
         axes.set_xticks([])
         axes.set_yticks([])
         for spine in axes.spines.values():
             spine.set_color(FAINT)
-    if one.task.kind != "regression":
+    if predictions.is_regression:
+        figure.colorbar(image, ax=panels, label="label", shrink=0.9)
+    else:
         legend_below(figure)
     return figure
+
+
+def _draw_classes(axes: Axes, predictions: TaskPredictions, points: np.ndarray, labels: np.ndarray) -> None:
+    """The largest classes in colours, all others in grey."""
+    coloured_classes = largest_classes(predictions)
+    small_classes = points[~np.isin(labels, coloured_classes)]
+    if len(small_classes):
+        first, second = small_classes.T
+        axes.plot(first, second, "o", markersize=2, markeredgewidth=0, alpha=0.5, color=FAINT, label="others")
+    for number, class_index in enumerate(coloured_classes):
+        label = shorten(predictions.class_names[class_index])
+        first, second = points[labels == class_index].T
+        axes.plot(first, second, "o", markersize=3, markeredgewidth=0, alpha=0.75, color=colour(number), label=label)

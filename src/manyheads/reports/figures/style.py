@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,30 +19,35 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette without yellow and black, which do not show on light or dark pages
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 DASHES = ("-", "--", ":", "-.")
-INK = "#1b1b1c"  # of letters and FAINT of lines: on a page its own colours take their place
+INK = "#1b1b1c"  # of letters, and FAINT of lines: a page replaces both by its own colours
 FAINT = "#8a8a8c"
-WIDTH, HEIGHT = 5.4, 3.2  # inches; a page scales figures to what it has room for, down to a phone
+VERDICT_COLOURS = {"better": COLOURS[2], "worse": COLOURS[1], "not distinguishable": FAINT}
+WIDTH, HEIGHT = 5.4, 3.2  # inches; a page scales figures to its width, down to a phone
+TAG = r"<[^>]*>"
 
 
 def colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
-def line(number: int) -> dict[str, str]:
+def line_style(number: int) -> dict[str, Any]:
     """Colour and dashes: the seventh line has the first one's colour, and other dashes."""
     return {"color": colour(number), "linestyle": DASHES[number // len(COLOURS) % len(DASHES)]}
 
 
-def short(name: str, most: int = 14) -> str:
-    """A user's name in a figure, where there is little room: its beginning and its end, which often tells it apart."""
-    end = most // 2 - 1
-    cut = name if len(name) <= most else f"{name[: most - end - 1]}…{name[-end:]}"
-    return f"\u200b{cut}" if cut.startswith("_") else cut  # matplotlib leaves such names out of legends
+def shorten(name: str, length: int = 14) -> str:
+    """A user's name for a figure, which has little room: its beginning and its end, which often tells it apart."""
+    if len(name) > length:
+        end = length // 2 - 1
+        name = f"{name[: length - end - 1]}…{name[-end:]}"
+    if name.startswith("_"):  # matplotlib leaves such names out of legends
+        return f"\u200b{name}"
+    return name
 
 
 @contextmanager
-def styled() -> Iterator[None]:
-    """matplotlib's settings while figures are drawn."""
+def figure_style() -> Iterator[None]:
+    """matplotlib's settings for drawing figures."""
     import matplotlib as mpl
     from cycler import cycler
 
@@ -78,45 +83,53 @@ def styled() -> Iterator[None]:
         yield
 
 
-def svg(figure: Figure, title: str, key: str) -> str:
-    """A figure as inline SVG: no size of its own, a title for those who listen, the page's colours and letters.
+def inline_svg(figure: Figure, title: str, key: str) -> str:
+    """A figure as inline SVG: scalable, with a title for screen readers, in the page's colours and fonts.
 
-    Only what stands in tags is changed: between them are users' own words.
+    Only tags are changed: between them is users' text.
     """
-    text = _drawn(figure, "svg").decode()
+    text = render_figure(figure, "svg").decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    names = {one or other for one, other in re.findall(r'<[^>]*(?:href="#([^"]+)"|url\(#([^)]+)\))[^>]*>', text)}
-    prefix = f"f{hashlib.sha256(key.encode()).hexdigest()[:8]}"  # names differ from those of every other figure
-    seen: set[str] = set()
+    text = _prefix_ids(text, f"f{hashlib.sha256(key.encode()).hexdigest()[:8]}")
 
-    def own_name(found: re.Match[str]) -> str:
-        if found[1] not in names or found[1] in seen:
-            return ""
-        seen.add(found[1])
-        return f' id="{prefix}-{found[1]}"'
-
-    def in_tag(found: re.Match[str]) -> str:
-        tag = found[0]
+    def restyle(match: re.Match[str]) -> str:
+        tag = match[0]
         if tag.startswith("<svg"):
             tag = re.sub(r' (?:width|height)="[^"]*"', "", tag)
             tag = tag.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
         tag = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", tag)
-        tag = tag.replace(INK, "currentColor").replace(FAINT, "var(--faint)")
-        tag = re.sub(r' id="([^"]+)"', own_name, tag)
+        return tag.replace(INK, "currentColor").replace(FAINT, "var(--faint)")
+
+    return re.sub(TAG, restyle, text)
+
+
+def _prefix_ids(text: str, prefix: str) -> str:
+    """Make ids differ from those of every other figure; drop those that nothing refers to, and repeated ones."""
+    references: set[str] = set()
+    for href, url in re.findall(r'<[^>]*(?:href="#([^"]+)"|url\(#([^)]+)\))[^>]*>', text):
+        references.add(href or url)
+    defined: set[str] = set()
+
+    def rename_id(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in references or name in defined:
+            return ""
+        defined.add(name)
+        return f' id="{prefix}-{name}"'
+
+    def rename(match: re.Match[str]) -> str:
+        tag = re.sub(r' id="([^"]+)"', rename_id, match[0])
         return re.sub(r"(href=\"#|url\(#)", rf"\g<1>{prefix}-", tag)
 
-    return re.sub(r"<[^>]*>", in_tag, text)
+    return re.sub(TAG, rename, text)
 
 
-def picture(figure: Figure, form: str) -> bytes:
-    """A figure as a file for a paper: svg, png or pdf, dark on white."""
-    return _drawn(figure, form)
-
-
-def _drawn(figure: Figure, form: str) -> bytes:
-    out = io.BytesIO()
-    figure.savefig(
-        out, format=form, transparent=form == "svg", dpi=200, metadata={"Date": None} if form == "svg" else {}
-    )
-    return out.getvalue()
+def render_figure(figure: Figure, form: str) -> bytes:
+    """A figure as a file: svg, png or pdf, dark on white."""
+    content = io.BytesIO()
+    if form == "svg":
+        figure.savefig(content, format=form, transparent=True, dpi=200, metadata={"Date": None})
+    else:
+        figure.savefig(content, format=form, transparent=False, dpi=200, metadata={})
+    return content.getvalue()

@@ -1,213 +1,220 @@
-"""Figures of how a run went: dev metrics and losses, the order of tasks, rates, weights, gradients, speed."""
+"""Figures of the training: dev metrics and losses, the order of tasks, learning rates, weights, gradients, speed."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyheads.reports.facts import RunFacts
-from manyheads.reports.figures.style import COLOURS, FAINT, WIDTH, colour, line, short
+from manyheads.reports.facts import Points, Records, RunFacts
+from manyheads.reports.figures.panels import legend_below, panel_grid, single_panel
+from manyheads.reports.figures.style import COLOURS, FAINT, colour, line_style, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FEW = 4  # tasks, whose names fit into a figure
-POINTS = 300  # of a curve: more would not be seen
+TASKS_INSIDE = 4  # a legend of more tasks stands below the figure
+POINTS = 300  # of a curve: more would be invisible
+SMOOTH_POINTS = 40  # of a smoothed curve
+TIME_BINS = 60
+HATCHES = ("", "//", "..", "xx")
+WEIGHT_TITLES = {"weights": "weights of losses", "surgery": "weights after surgery"}
 
 
 def dev_metrics(facts: RunFacts) -> Figure | None:
-    """Every task's primary metric on dev against the step; phases are marked, so that forgetting shows."""
-    found = facts.events("evaluate")
-    if not found:
+    """Every task's primary metric on dev against the step; lines mark phases, so that forgetting is visible."""
+    evaluations = facts.events("evaluate")
+    if not evaluations:
         return None
-    figure, axes = side_by_side()
-    for number, task in enumerate(facts.run.recipe.tasks):
-        metric = facts.primary(task)
-        points = [(one["step"], one["metrics"][task].get(metric)) for one in found if task in one["metrics"]]
-        points = [(step, value) for step, value in points if value is not None]
+    figure, axes = single_panel()
+    for number, task_name in enumerate(facts.run.recipe.tasks):
+        metric = facts.primary_metric(task_name)
+        points = metric_points(facts, task_name, x="step")
         if points:
-            named = f"{short(task)} {metric}"
-            axes.plot(*zip(*points, strict=True), marker="o", markersize=3.5, label=named, **line(number))
-    axes.plot([one["step"] for one in found], [one["overall"] for one in found], "--", color=FAINT, label="overall")
-    _finish(axes, facts, "step", "on dev")
-    if len(facts.run.recipe.tasks) > FEW:
+            label = f"{shorten(task_name)} {metric}"
+            axes.plot(*zip(*points, strict=True), marker="o", markersize=3.5, label=label, **line_style(number))
+    steps = [record["step"] for record in evaluations]
+    axes.plot(steps, [record["overall"] for record in evaluations], "--", color=FAINT, label="overall")
+    _finish(axes, facts, "on dev")
+    if len(facts.run.recipe.tasks) > TASKS_INSIDE:
         legend_below(figure, 2)
     return figure
 
 
+def metric_points(facts: RunFacts, task_name: str, x: str) -> Points:
+    """A task's primary metric on dev against the 'step', or against the examples 'seen' of all tasks."""
+    metric = facts.primary_metric(task_name)
+    points = []
+    for record in facts.evaluations(task_name):
+        value = record["metrics"][task_name].get(metric)
+        if value is None:
+            continue
+        if x == "seen":
+            points.append((sum(record["seen"].values()), value))
+        else:
+            points.append((record["step"], value))
+    return points
+
+
 def losses(facts: RunFacts) -> Figure | None:
-    """Training loss, smoothed, and dev loss of every task, a panel each: where they part, the run over-fits."""
-    steps = facts.events("step")
-    tasks = [task for task in facts.run.recipe.tasks if any(task in one["loss"] for one in steps)]
-    if not tasks:
+    """Training loss, smoothed, and dev loss of every task, a panel each: where they diverge, the run over-fits."""
+    train_losses = {}
+    for task_name in facts.run.recipe.tasks:
+        points = facts.points("step", "loss", task_name)
+        if points:
+            train_losses[task_name] = points
+    if not train_losses:
         return None
-    figure, every = side_by_side(len(tasks))
-    for number, (task, axes) in enumerate(zip(tasks, every, strict=True)):
-        points = [(one["step"], one["loss"][task]) for one in steps if task in one["loss"]]
+    figure, panels = panel_grid(len(train_losses))
+    for number, (task_name, points) in enumerate(train_losses.items()):
+        axes = panels[number]
         axes.plot(*_smooth(points), color=colour(number), label="train")
-        dev = [(one["step"], one["losses"][task]) for one in facts.events("evaluate") if task in one.get("losses", {})]
-        if dev:
-            axes.plot(*zip(*dev, strict=True), "o--", markersize=3.5, color=colour(number), alpha=0.7, label="dev")
-        axes.set_title(short(task, 20))
-        _finish(axes, facts, "step", "loss" if not number else "")
+        dev_losses = facts.points("evaluate", "losses", task_name)
+        if dev_losses:
+            steps, values = zip(*dev_losses, strict=True)
+            axes.plot(steps, values, "o--", markersize=3.5, color=colour(number), alpha=0.7, label="dev")
+        axes.set_title(shorten(task_name, 20))
+        _finish(axes, facts, "" if number else "loss")
     return figure
 
 
 def examples_seen(facts: RunFacts) -> Figure | None:
-    """How the examples of each stretch of steps are shared among tasks: the order of training."""
+    """The share of each task in the examples, over time: the order of training."""
     steps = facts.events("step")
-    sizes = facts.batch_sizes
     if not steps:
         return None
     tasks = list(facts.run.recipe.tasks)
-    edges = np.linspace(0, steps[-1]["step"], min(len(steps), 60) + 1)
-    counts = np.zeros((len(tasks), len(edges) - 1))
-    for one in steps:
-        location = min(int(np.searchsorted(edges, one["step"], side="left")) - 1, len(edges) - 2)
-        for task in one["loss"]:
-            counts[tasks.index(task), max(0, location)] += sizes[task]
+    edges = np.linspace(0, steps[-1]["step"], min(len(steps), TIME_BINS) + 1)
+    counts = _examples_by_bin(steps, edges, facts.batch_sizes)
     shares = counts / np.maximum(counts.sum(axis=0), 1)
-    figure, axes = side_by_side(height=2.2)
-    shades = [colour(number) for number in range(len(tasks))]
-    names = [short(task) for task in tasks]
-    bands = axes.stackplot((edges[:-1] + edges[1:]) / 2, shares, labels=names, colors=shades, step="mid")
+    figure, axes = single_panel(height=2.2)
+    colours = [colour(number) for number in range(len(tasks))]
+    centres = (edges[:-1] + edges[1:]) / 2
+    bands = axes.stackplot(centres, shares, labels=list(map(shorten, tasks)), colors=colours, step="mid")
     for number, band in enumerate(bands):
-        band.set_hatch(("", "//", "..", "xx")[number // len(COLOURS) % 4])  # the seventh has the first one's colour
+        band.set_hatch(HATCHES[number // len(COLOURS) % len(HATCHES)])  # the seventh has the first one's colour
     axes.set_ylim(0, 1)
-    _finish(axes, facts, "step", "share of examples")
+    _finish(axes, facts, "share of examples")
     legend_below(figure)
     return figure
 
 
-def rates(facts: RunFacts) -> Figure | None:
-    """The learning rate of every group of parameters. A group is named by the layers in it."""
+def _examples_by_bin(steps: Records, edges: np.ndarray, batch_sizes: dict[str, int]) -> np.ndarray:
+    """[tasks, bins] how many examples of each task the steps of each bin have."""
+    tasks = list(batch_sizes)
+    bins = len(edges) - 1
+    counts = np.zeros((len(tasks), bins))
+    for record in steps:
+        position = int(np.searchsorted(edges, record["step"], side="left")) - 1
+        for task_name in record["loss"]:
+            counts[tasks.index(task_name), np.clip(position, 0, bins - 1)] += batch_sizes[task_name]
+    return counts
+
+
+def learning_rates(facts: RunFacts) -> Figure | None:
+    """The learning rate of every parameter group, named by its layers."""
     steps = facts.events("step")
     if not steps:
         return None
-    figure, axes = side_by_side(height=2.4)
+    figure, axes = single_panel(height=2.4)
     multiples: dict[str, float] = {}  # group → its rate as a multiple of the phase's
-    found: dict[str, list[tuple[float, float]]] = {}
-    for one in steps:
-        multiples = one.get("learning_rates", multiples)
-        for group, factor in (multiples or {"all": 1.0}).items():
-            found.setdefault(group, []).append((one["step"], factor * one["learning_rate"]))
-    for number, (group, points) in enumerate(found.items()):
-        shade = 1.0 if len(found) <= len(COLOURS) else 1 - 0.8 * number / len(found)
-        axes.plot(*_thin(points), label=group, color=colour(number if shade == 1.0 else 0), alpha=shade)
+    curves: dict[str, Points] = {}
+    for record in steps:
+        multiples = record.get("learning_rates", multiples)
+        for group, multiple in (multiples or {"all": 1.0}).items():
+            curves.setdefault(group, []).append((record["step"], multiple * record["learning_rate"]))
+    for number, (group, points) in enumerate(curves.items()):
+        if len(curves) <= len(COLOURS):
+            axes.plot(*_thin(points), label=group, color=colour(number), alpha=1.0)
+        else:  # a group per layer: shades of one colour
+            axes.plot(*_thin(points), label=group, color=colour(0), alpha=1 - 0.8 * number / len(curves))
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
-    _finish(axes, facts, "step", "rate")
+    _finish(axes, facts, "learning rate")
     return figure
 
 
 def task_weights(facts: RunFacts) -> Figure | None:
-    """What the scalarizer multiplied each task's loss with, and what surgery did to it."""
+    """The factor of each task's loss by the scalarizer, and its weight after surgery."""
     steps = facts.events("step")
-    kinds = [kind for kind in ("weights", "surgery") if any(kind in one for one in steps)]
-    if not kinds:
+    logged = [name for name in WEIGHT_TITLES if any(name in record for record in steps)]
+    if not logged:
         return None
-    figure, every = side_by_side(len(kinds))
-    for kind, axes in zip(kinds, every, strict=True):
-        for number, task in enumerate(facts.run.recipe.tasks):
-            points = [(one["step"], one[kind][task]) for one in steps if task in one.get(kind, {})]
+    figure, panels = panel_grid(len(logged))
+    for name, axes in zip(logged, panels, strict=True):
+        for number, task_name in enumerate(facts.run.recipe.tasks):
+            points = facts.points("step", name, task_name)
             if points:
-                axes.plot(*_smooth(points), label=short(task), **line(number))
-        axes.set_title({"weights": "weights of losses", "surgery": "weights after surgery"}[kind])
-        _finish(axes, facts, "step", "factor" if axes is every[0] else "")
-    if len(facts.run.recipe.tasks) > FEW:
+                axes.plot(*_smooth(points), label=shorten(task_name), **line_style(number))
+        axes.set_title(WEIGHT_TITLES[name])
+        _finish(axes, facts, "factor" if axes is panels[0] else "")
+    if len(facts.run.recipe.tasks) > TASKS_INSIDE:
         legend_below(figure)
     return figure
 
 
 def gradients_and_speed(facts: RunFacts) -> Figure | None:
-    """The gradient's length before clipping, and steps per second."""
-    from matplotlib.ticker import NullFormatter
-
+    """The gradient norm before clipping, and steps per second."""
     steps = facts.events("step")
     if len(steps) < 2:
         return None
-    figure, (left, right) = side_by_side(2)
-    left.plot(*_smooth([(one["step"], one["gradient_norm"]) for one in steps]))
-    clip = facts.run.recipe.training.max_grad_norm
-    if clip is not None:
-        left.axhline(clip, color=FAINT, linestyle=":")
-    left.set_yscale("log")
-    left.yaxis.set_major_formatter("{x:g}")  # the usual one writes formulas
-    left.yaxis.set_minor_formatter(NullFormatter())
-    left.set_title("gradient norm")
-    taken = [
-        (after["step"], after["seconds"] - before["seconds"])
-        for before, after in pairwise(steps)
-        if after["step"] == before["step"] + 1
-    ]
-    if taken:
-        at, seconds = _smooth(taken)
-        right.plot(at, 1 / np.maximum(seconds, 1e-9), color=colour(2))
-    right.set_title("steps per second")
-    for axes in (left, right):
-        _finish(axes, facts, "step", "")
+    figure, (norm_axes, speed_axes) = panel_grid(2)
+    _draw_norms(norm_axes, steps, facts.run.recipe.training.max_grad_norm)
+    durations: Points = []
+    for before, after in pairwise(steps):
+        if after["step"] == before["step"] + 1:
+            durations.append((after["step"], after["seconds"] - before["seconds"]))
+    if durations:
+        at_step, seconds = _smooth(durations)
+        speed_axes.plot(at_step, 1 / np.maximum(seconds, 1e-9), color=colour(2))
+    speed_axes.set_title("steps per second")
+    for axes in (norm_axes, speed_axes):
+        _finish(axes, facts, "")
     return figure
+
+
+def _draw_norms(axes: Axes, steps: Records, max_grad_norm: float | None) -> None:
+    from matplotlib.ticker import NullFormatter
+
+    axes.plot(*_smooth([(record["step"], record["gradient_norm"]) for record in steps]))
+    if max_grad_norm is not None:
+        axes.axhline(max_grad_norm, color=FAINT, linestyle=":")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")  # the default formatter writes formulas
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_title("gradient norm")
 
 
 # --- shared -----------------------------------------------------------------------------------------------------
 
 
-def side_by_side(count: int = 0, height: float | None = None) -> Any:
-    """One pair of axes, or several, two side by side: a phone has no room for more."""
-    from matplotlib.figure import Figure
-
-    if not count:
-        figure = Figure(figsize=(WIDTH, height or 3.0))
-        return figure, figure.subplots()
-    columns = min(count, 2)
-    rows = -(-count // columns)
-    figure = Figure(figsize=(WIDTH, (height or 2.6) * rows))
-    every = np.atleast_1d(figure.subplots(rows, columns, squeeze=False)).ravel()
-    for one in every[count:]:
-        one.set_visible(False)
-    return figure, list(every[:count])
-
-
-def legend_below(figure: Figure, columns: int = 3) -> None:
-    """Where every place inside is taken; the figure grows by its lines."""
-    every = figure.axes
-    found = {label: handle for one in every for handle, label in zip(*one.get_legend_handles_labels(), strict=True)}
-    labels, handles = list(found), list(found.values())
-    for one in every:
-        inside = one.get_legend()
-        if inside is not None:
-            inside.remove()
-    figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(labels) // columns))
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=columns, handlelength=1.2, columnspacing=1.2, markerscale=1.8
-    )
-
-
-def _finish(axes: Axes, facts: RunFacts, x: str, y: str) -> None:
-    """Labels, where phases begin, and a legend if there is something to tell apart."""
-    begins = [(one["step"], str(one["phase"])) for one in facts.events("step") if "phase" in one]
-    changes = [step for (_, before), (step, phase) in pairwise(begins) if phase != before]
-    for step in changes:
-        axes.axvline(step, color=FAINT, linestyle=":", linewidth=1)
-    axes.set_xlabel(x)
+def _finish(axes: Axes, facts: RunFacts, y: str) -> None:
+    """Labels, a line where a phase begins, and a legend if there is something to tell apart."""
+    phases = [(record["step"], str(record["phase"])) for record in facts.events("step") if "phase" in record]
+    for (_, phase_before), (step, phase) in pairwise(phases):
+        if phase != phase_before:
+            axes.axvline(step, color=FAINT, linestyle=":", linewidth=1)
+    axes.set_xlabel("step")
     axes.set_ylabel(y)
     handles, labels = axes.get_legend_handles_labels()
     if labels:
         axes.legend(handles, labels, loc="best", handlelength=1.2)
 
 
-def _thin(points: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
-    """At most so many points as can be seen."""
-    found = np.array(points, dtype=np.float64)
-    if len(found) > POINTS:
-        found = found[np.unique(np.linspace(0, len(found) - 1, POINTS).astype(int))]
-    return found[:, 0], found[:, 1]
+def _thin(points: Points) -> tuple[np.ndarray, np.ndarray]:
+    """At most as many points as are visible."""
+    curve = np.array(points, dtype=np.float64)
+    if len(curve) > POINTS:
+        curve = curve[np.unique(np.linspace(0, len(curve) - 1, POINTS).astype(int))]
+    return curve[:, 0], curve[:, 1]
 
 
-def _smooth(points: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+def _smooth(points: Points) -> tuple[np.ndarray, np.ndarray]:
     """Means over stretches of equal length: every step counts, and few points are drawn."""
-    found = np.array(points, dtype=np.float64)
-    pieces = np.array_split(found, min(len(found), 40))
-    return np.array([piece[:, 0].mean() for piece in pieces]), np.array([np.nanmean(piece[:, 1]) for piece in pieces])
+    curve = np.array(points, dtype=np.float64)
+    steps, values = [], []
+    for stretch in np.array_split(curve, min(len(curve), SMOOTH_POINTS)):
+        steps.append(stretch[:, 0].mean())
+        values.append(np.nanmean(stretch[:, 1]))
+    return np.array(steps), np.array(values)

@@ -1,219 +1,195 @@
-"""The report of a comparison: what runs do better or worse than the first of them, and on which examples."""
+"""The report of a comparison: what runs do better or worse than the first, and on which examples."""
 
 from __future__ import annotations
 
-from html import escape
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from manyheads.errors import UserError
 from manyheads.reports.changes import (
-    Changed,
-    Direction,
+    ChangedExample,
     MetricChange,
     changed_settings,
-    comparable,
+    comparable_tasks,
     example_changes,
     metric_changes,
 )
 from manyheads.reports.facts import RunFacts
-from manyheads.reports.figures.style import FAINT, colour, line, short, styled
-from manyheads.reports.figures.training import legend_below, side_by_side
-from manyheads.reports.pages.page import FigureBook, Section, Text, table, write_page
+from manyheads.reports.figures.comparison import draw_changes, draw_learning_curves
+from manyheads.reports.figures.style import figure_style
+from manyheads.reports.findings import Finding
+from manyheads.reports.pages.page import Report, Section, example_texts, make_table, render_report
+from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.studies.tables import MARKS, number
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+# column titles that the page uses; a run with such a name gets another label
 TITLES = ("run", "it", "task", "metric", "difference", "setting", "text", "text 1", "text 2", "true", "by")
-CURVES = "Primary metric on dev against examples of all tasks together: the same work, whatever the order of tasks."
-INTERVALS = "Difference with its 95 % interval over dev examples. Green is better, orange worse, grey cannot be told."
+CURVES_CAPTION = "Primary metric on dev against the examples of all tasks: equal work, whatever the order of tasks."
+CHANGES_CAPTION = (
+    "Difference with its 95 % interval over dev examples. Green is better, orange worse, grey not distinguishable."
+)
+Changes = dict[str, list[MetricChange]]  # label of a run → its changes against the first run
 
 
-def compare_report(folders: list[Path]) -> tuple[str, FigureBook]:
-    """The page of two runs or more, each against the first."""
-    twice = next((one for one in folders if [other.resolve() for other in folders].count(one.resolve()) > 1), None)
-    if twice is not None:
-        raise UserError(f"{twice}: named twice; a run does not differ from itself.")
-    every = [RunFacts(folder) for folder in folders]
-    for facts in every:
-        if not facts.finished:
-            raise UserError(f"{facts.folder}: not finished, so there is nothing to compare yet.")
-    _tell_apart(every)
-    first, others = every[0], every[1:]
-    book = FigureBook()
+def comparison_report(folders: list[Path]) -> Report:
+    """The page of two or more runs, each against the first."""
+    runs = _open_runs(folders)
+    reference, candidates = runs[0], runs[1:]
+    changes: Changes = {}
+    tasks: dict[str, list[str]] = {}
     notes: list[str] = []
-    changes = {}
-    tasks = {}
-    for other in others:
-        tasks[other.label], told = comparable(first, other)
-        notes += told
-        changes[other.label] = metric_changes(first, other, tasks[other.label])
+    for candidate in candidates:
+        tasks[candidate.label], missing = comparable_tasks(reference, candidate)
+        changes[candidate.label] = metric_changes(reference, candidate, tasks[candidate.label])
+        notes += missing
     if not any(tasks.values()):
-        raise UserError(f"{first.folder}: nothing to compare: {' '.join(notes)}")
-    with styled():
+        message = f"{reference.folder}: nothing to compare: {' '.join(notes)}"
+        raise UserError(message, code="nothing-to-compare")
+    with figure_style():
         sections = [
-            _metrics(changes, first, book),
-            _curves(every, book),
-            _settings(first, others),
-            *(section for other in others for section in _examples(first, other, tasks[other.label], len(others) > 1)),
+            _metric_section(changes, reference),
+            _curve_section(runs),
+            _settings_section(reference, candidates),
         ]
-        title = " and ".join(facts.label for facts in every) + ": comparison of runs"
-        page = write_page(title, _lead(every, changes), sections, [*notes, *(n for one in every for n in one.notes)])
-    return page, book
+        for candidate in candidates:
+            for task in tasks[candidate.label]:
+                sections.append(_example_section(reference, candidate, task, len(candidates) > 1))
+    for facts in runs:
+        notes += facts.notes
+    title = " and ".join(facts.label for facts in runs) + ": comparison of runs"
+    return render_report("comparison.html.jinja", title, sections, notes, _lead(runs, changes))
 
 
-def _tell_apart(every: list[RunFacts]) -> None:
-    """Runs of the same name are told apart by their folders."""
-    names = [facts.name for facts in every]
-    for facts in every:
+def _open_runs(folders: list[Path]) -> list[RunFacts]:
+    runs: list[RunFacts] = []
+    opened: set[Path] = set()
+    for folder in folders:
+        if folder.resolve() in opened:
+            raise UserError(f"{folder}: named twice; a run does not differ from itself.", code="repeated-run")
+        opened.add(folder.resolve())
+        runs.append(RunFacts(folder))
+    for facts in runs:
+        if not facts.finished:
+            message = f"{facts.folder}: not finished, so there is nothing to compare yet."
+            raise UserError(message, code="unfinished-run")
+    _set_labels(runs)
+    return runs
+
+
+def _set_labels(runs: list[RunFacts]) -> None:
+    """Runs of equal names get the names of their folders, and numbers where those are equal too."""
+    names = [facts.name for facts in runs]
+    for facts in runs:
         if names.count(facts.name) > 1:
             facts.label = f"{facts.folder.parent.name}/{facts.name}"
         if facts.label in TITLES:
             facts.label = f"run {facts.label}"
-    labels = [facts.label for facts in every]
-    for number_, facts in enumerate(every, 1):
+    labels = [facts.label for facts in runs]
+    for index, facts in enumerate(runs, 1):
         if labels.count(facts.label) > 1:
-            facts.label = f"{facts.label} ({number_})"
+            facts.label = f"{facts.label} ({index})"
 
 
-def _lead(every: list[RunFacts], changes: dict[str, list[MetricChange]]) -> list[str]:
-    first = every[0]
-    lines = []
-    for name, some in changes.items():
-        told = [one for one in some if one.verdict != "not distinguishable"]
-        lines += [f"{name} is {one.verdict} than {first.label} on {one.task}: {_change(one)}." for one in told]
-        alike = [one.task for one in some if one.verdict == "not distinguishable"]
-        if alike:
-            lines.append(f"{name} and {first.label} are not distinguishable on {', '.join(alike)}.")
-    items = "".join(f'<li>{escape(line)} <a href="#metrics">see</a></li>' for line in lines)
-    overall = [
-        {
-            "run": facts.label,
-            "overall": facts.metrics["dev"]["overall"],
-            "of tasks": ", ".join(facts.metrics["dev"]["metrics"]),
-            "seed": facts.run.recipe.seed,
-        }
-        for facts in every
-    ]
-    return [
-        f'<p class="soft">Every run against {escape(first.label)}, on the same dev examples. One run each: nothing is '
-        "known of how much seeds vary; a study says that.</p>",
-        table(overall, "headline"),
-        f'<div class="look" id="look"><strong>What was found</strong><ul>{items}</ul></div>',
-    ]
-
-
-def _metrics(changes: dict[str, list[MetricChange]], first: RunFacts, book: FigureBook) -> Section:
-    section = Section("metrics", "Metrics")
-    section.table(
-        [
+def _lead(runs: list[RunFacts], changes: Changes) -> dict[str, Any]:
+    reference = runs[0]
+    findings = []
+    for label, run_changes in changes.items():
+        undecided = []
+        for change in run_changes:
+            if change.verdict == "not distinguishable":
+                undecided.append(change.task)
+                continue
+            text = f"{label} is {change.verdict} than {reference.label} on {change.task}: {_difference(change)}."
+            findings.append(Finding(text, "metrics"))
+        if undecided:
+            text = f"{label} and {reference.label} are not distinguishable on {', '.join(undecided)}."
+            findings.append(Finding(text, "metrics"))
+    rows = []
+    for facts in runs:
+        rows.append(
             {
-                **({"run": name} if len(changes) > 1 else {}),
-                "task": one.task,
-                "metric": one.metric,
-                first.label: one.before,
-                ("it" if len(changes) > 1 else name): one.after,
-                "difference": f"{_change(one)} {MARKS[one.verdict]}",
+                "run": facts.label,
+                "overall": facts.metrics["dev"]["overall"],
+                "of tasks": ", ".join(facts.metrics["dev"]["metrics"]),
+                "seed": facts.run.recipe.seed,
             }
-            for name, some in changes.items()
-            for one in some
-        ],
-        "metric-table",
-    )
-    drawn = _draw_changes(changes)
-    return section.figure(drawn, "changes", f"Differences from {first.label}", INTERVALS, book)
-
-
-def _draw_changes(changes: dict[str, list[MetricChange]]) -> Figure:
-    rows = [(name, one) for name, some in changes.items() for one in some]
-    figure, axes = side_by_side(height=0.8 + 0.3 * len(rows))
-    shades = {"better": colour(2), "worse": colour(1), "not distinguishable": FAINT}
-    axes.axvline(0, color=FAINT, linestyle=":")
-    for location, (_, one) in enumerate(rows):
-        axes.errorbar(
-            *(one.difference.mean, location),
-            xerr=one.difference.half_width,
-            fmt="o",
-            capsize=2,
-            color=shades[one.verdict],
         )
-    who = {name: f"{short(name, 20)}: " if len(changes) > 1 else "" for name in changes}
-    names = [f"{who[name]}{short(one.task)} {one.metric}" for name, one in rows]
-    axes.set_yticks(range(len(rows)), names)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
-    axes.set_xlabel("difference")
-    return figure
+    return {"reference": reference.label, "headline": make_table(rows, "headline"), "findings": findings}
 
 
-def _curves(every: list[RunFacts], book: FigureBook) -> Section:
-    """Dev metrics of all runs, a panel per task."""
-    section = Section("training", "Training")
-    tasks = list(dict.fromkeys(task for facts in every for task in facts.predictions))
-    figure, panels = side_by_side(len(tasks))
-    for task, axes in zip(tasks, panels, strict=True):
-        for index, facts in enumerate(every):
-            metric = facts.primary(task)
-            points = [
-                (sum(one["seen"].values()), one["metrics"][task].get(metric))
-                for one in facts.events("evaluate")
-                if task in one["metrics"]
-            ]
-            points = [(seen, value) for seen, value in points if value is not None]
-            if points:
-                axes.plot(
-                    *zip(*points, strict=True), marker="o", markersize=3.5, label=short(facts.label, 30), **line(index)
-                )
-        axes.set_title(short(task, 20))
-        axes.set_xlabel("examples seen")
-    legend_below(figure, 2)
-    return section.figure(figure, "curves", "Dev metrics of all runs", CURVES, book)
-
-
-def _settings(first: RunFacts, others: list[RunFacts]) -> Section:
-    section = Section("settings", "What differs in the recipes")
-    for number_, other in enumerate(others, 1):
-        found = changed_settings(first, other)
-        if found:
-            section.table(found, f"settings-{number_}")
-        else:
-            section.text(f"{first.label} and {other.label} have the same settings.")
+def _metric_section(changes: Changes, reference: RunFacts) -> Section:
+    section = Section("metrics", "Metrics")
+    rows = []
+    for label, run_changes in changes.items():
+        for change in run_changes:
+            row: dict[str, Any] = {"task": change.task, "metric": change.metric, reference.label: change.before}
+            if len(changes) > 1:
+                row = {"run": label, **row, "it": change.after}
+            else:
+                row[label] = change.after
+            row["difference"] = f"{_difference(change)} {MARKS[change.verdict]}"
+            rows.append(row)
+    section.table(rows, "metric-table")
+    section.figure(draw_changes(changes), "changes", f"Differences from {reference.label}", CHANGES_CAPTION)
     return section
 
 
-def _examples(before: RunFacts, after: RunFacts, tasks: list[str], several: bool) -> list[Section]:
-    """Which examples changed, in which direction."""
-    found = []
-    for task in tasks:
-        ours, theirs = after.predictions[task], before.predictions[task]
-        key = f"examples-{task}" + (f"-{after.label}" if several else "")
-        title = f"{task}: which examples changed" + (f" ({after.label})" if several else "")
-        section = Section("".join(c if c.isalnum() or c in "-_" else "-" for c in key), title)
-        changed = example_changes(theirs, ours)
-        kinds = {"regression": ("came nearer by more than a tenth of the scale", "went as far away")}
-        kinds["multi-label"] = ("have more right classes", "have fewer")
-        better, worse = kinds.get(ours.task.kind, ("became right", "became wrong"))
-        counts = f"{changed['better'].count:,} {better}, {changed['worse'].count:,} {worse}"
-        section.text(f"Of {len(ours.labels):,} examples {counts}.")
-        for way, direction in changed.items():
-            _direction(section, way, direction, before.label, after.label)
-        found.append(section)
-    return found
+def _curve_section(runs: list[RunFacts]) -> Section:
+    section = Section("training", "Training")
+    section.figure(draw_learning_curves(runs), "curves", "Dev metrics of all runs", CURVES_CAPTION)
+    return section
 
 
-def _direction(section: Section, way: str, direction: Direction, before: str, after: str) -> None:
-    if direction.worst:
-        section.heading(f"for the {way}")
-        section.table([_changed_row(one, before, after) for one in direction.worst], f"{way}-{section.key}")
+def _settings_section(reference: RunFacts, candidates: list[RunFacts]) -> Section:
+    section = Section("settings", "What differs in the recipes")
+    for index, candidate in enumerate(candidates, 1):
+        rows = changed_settings(reference, candidate)
+        section.table(rows, f"settings-{index}")
+        if not rows:
+            section.text(f"{reference.label} and {candidate.label} have the same settings.")
+    return section
 
 
-def _changed_row(one: Changed, before: str, after: str) -> dict[str, object]:
-    several = len(one.texts) > 1
-    texts = {f"text {location}" if several else "text": Text(text[:400]) for location, text in enumerate(one.texts, 1)}
-    return {**texts, "true": one.true, before: one.before, after: one.after, "by": one.size}
+def _example_section(before: RunFacts, after: RunFacts, task: str, several_runs: bool) -> Section:
+    """Which examples of a task changed, in which direction."""
+    predictions = after.predictions[task]
+    key, title = f"examples-{task}", f"{task}: which examples changed"
+    if several_runs:
+        key, title = f"{key}-{after.label}", f"{title} ({after.label})"
+    section = Section(re.sub(r"[^\w-]", "-", key), title)
+    directions = example_changes(before.predictions[task], predictions)
+    improved, worsened = _direction_words(predictions)
+    better, worse = directions["better"].count, directions["worse"].count
+    section.text(f"Of {len(predictions.labels):,} examples {better:,} {improved}, {worse:,} {worsened}.")
+    for name, direction in directions.items():
+        if direction.largest:
+            section.heading(f"for the {name}")
+            rows = [_example_row(example, before.label, after.label) for example in direction.largest]
+            section.table(rows, f"{name}-{section.key}")
+    return section
 
 
-def _change(one: MetricChange) -> str:
-    sign = "+" if one.difference.mean >= 0 else "−"
-    return f"{sign}{number(abs(one.difference.mean))} ± {number(one.difference.half_width)}"
+def _direction_words(predictions: TaskPredictions) -> tuple[str, str]:
+    if predictions.is_regression:
+        return "moved nearer by more than a tenth of the scale", "moved away as far"
+    if predictions.is_multi_label:
+        return "have more correct classes", "have fewer"
+    return "became correct", "became wrong"
+
+
+def _example_row(example: ChangedExample, before: str, after: str) -> dict[str, object]:
+    return {
+        **example_texts(example.texts),
+        "true": example.true,
+        before: example.before,
+        after: example.after,
+        "by": example.size,
+    }
+
+
+def _difference(change: MetricChange) -> str:
+    sign = "−"
+    if change.difference.mean >= 0:
+        sign = "+"
+    return f"{sign}{number(abs(change.difference.mean))} ± {number(change.difference.half_width)}"

@@ -1,197 +1,227 @@
-"""The report of a study: what is real, how sure it is, what it costs, who helps whom."""
+"""The report of a study: which differences are real, what they cost, which tasks help which."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from html import escape
+from pathlib import Path
+from typing import Any
 
-from manyheads.reports.errors import suspicious_labels
-from manyheads.reports.facts import TaskPredictions, add_texts
+from manyheads.reports.dev_texts import add_texts
+from manyheads.reports.error_analysis import suspicious_labels
 from manyheads.reports.figures import study as draw_study
-from manyheads.reports.figures.style import styled
-from manyheads.reports.pages.page import FigureBook, Section, write_page
-from manyheads.reports.pages.run import error_row
-from manyheads.studies import tables as render
-from manyheads.studies.comparison import FinishedResults, StudyTable
+from manyheads.reports.figures.style import figure_style
+from manyheads.reports.findings import Finding
+from manyheads.reports.pages.page import Report, Section, render_report
+from manyheads.reports.pages.task import error_row
+from manyheads.reports.task_predictions import TaskPredictions
+from manyheads.studies import tables
+from manyheads.studies.comparison import Cell, FinishedResults, StudyTable
 from manyheads.studies.footer import all_missing, footer
 from manyheads.studies.store import Result
 from manyheads.studies.study import OpenStudy
 from manyheads.studies.transfer import TransferMatrix
 from manyheads.studies.variants import ALL
 
-MEANS = "Points: seeds. Lines: mean with its 95 % interval over seeds and dev examples. Diamond: the paper's figure."
-DIFFERENCES = "Difference with its 95 % interval: green is better, orange worse, grey not distinguishable (Holm)."
-COST = "Numbers are those of rows in the table above. Quality with its 95 % interval, against what it took."
-TRANSFER = "Change against training alone; bold is real, ≈ not distinguishable."
+MEANS_CAPTION = (
+    "Points: seeds. Lines: mean with its 95 % interval over seeds and dev examples. Diamond: the paper's figure."
+)
+DIFFERENCES_CAPTION = (
+    "Difference with its 95 % interval: green is better, orange worse, grey not distinguishable (Holm)."
+)
+COST_CAPTION = "Numbers are those of rows in the table above. Quality with its 95 % interval, against its cost."
+TRANSFER_CAPTION = "Change against single-task training; bold is real, ≈ not distinguishable."
 
 
-def study_report(opened: OpenStudy) -> tuple[str, FigureBook]:
-    """The page of a study, of what is finished, and its figures."""
-    found = opened.finished_results()
+def study_report(opened: OpenStudy) -> Report:
+    """The page of a study, of its finished runs."""
     results, matrices = opened.tables()
-    book = FigureBook()
-    notes: list[str] = []
-    with styled():
+    finished = opened.finished_results()
+    notes = footer(results, matrices)
+    with figure_style():
         sections = [
-            _results(opened, results, found, book),
-            _cost(results, book),
-            _transfer(matrices, book),
-            _labels(opened, results, found, notes),
-            _runs(opened),
+            _result_section(opened, results, finished),
+            _cost_section(results),
+            _transfer_section(matrices),
+            _label_section(opened, results, finished, notes),
+            _run_section(opened),
         ]
-        title = f"{opened.study.name}: report of a study"
-        page = write_page(title, _lead(opened, results, matrices), sections, [*footer(results, matrices), *notes])
-    return page, book
+    lead = _lead(opened, results, matrices)
+    return render_report("study.html.jinja", f"{opened.study.name}: report of a study", sections, notes, lead)
 
 
-def _lead(opened: OpenStudy, results: StudyTable, matrices: Sequence[TransferMatrix]) -> list[str]:
-    """The question, what was run, and the answer."""
+def _lead(opened: OpenStudy, results: StudyTable, matrices: Sequence[TransferMatrix]) -> dict[str, Any]:
+    """The question, what was run, and what was found."""
     study = opened.study
-    lead = [f"<p><strong>{escape(study.question)}</strong></p>"] if study.question else []
-    tasks = ", ".join(opened.base.tasks)
-    seeds = len(study.seed_list)
-    paper = f" Paper {study.paper}, {', '.join(study.covers)}." if study.paper else ""
-    lead.append(
-        f'<p class="soft">{len(opened.variant_rows)} rows × {seeds} seed{"s" if seeds > 1 else ""} on {escape(tasks)}, '
-        f"with {escape(opened.base.encoder.name)}.{escape(paper)}</p>"
-    )
-    told = verdicts(results, matrices)
-    items = "".join(f'<li>{escape(text)} <a href="#{where}">see</a></li>' for text, where in told)
-    lead.append(f'<div class="look" id="look"><strong>What was found</strong><ul>{items}</ul></div>')
-    return lead
+    return {
+        "question": study.question,
+        "row_count": len(opened.variant_rows),
+        "seed_count": len(study.seed_list),
+        "tasks": list(opened.base.tasks),
+        "encoder": opened.base.encoder.name,
+        "paper": study.paper,
+        "covers": study.covers,
+        "findings": study_findings(results, matrices),
+    }
 
 
-def verdicts(results: StudyTable, matrices: Sequence[TransferMatrix]) -> list[tuple[str, str]]:
-    """What may be said, a sentence each, with the section that shows it."""
-    told = []
-    alike = 0
+def study_findings(results: StudyTable, matrices: Sequence[TransferMatrix]) -> list[Finding]:
+    """What the tables show, a sentence each."""
+    findings = _difference_findings(results)
+    for matrix in matrices:
+        findings += _transfer_findings(matrix)
+    missing = sum(all_missing(results, matrices).values())
+    if missing == 1:
+        findings.append(Finding("Not finished: 1 row-seed of the study.", "runs"))
+    elif missing:
+        findings.append(Finding(f"Not finished: {missing} row-seeds of the study.", "runs"))
+    return findings
+
+
+def _difference_findings(results: StudyTable) -> list[Finding]:
+    findings = []
+    undecided = 0
     for row in results.rows:
         for column, title in results.columns.items():
             cell = row.cells[column]
             if cell.difference is None:
                 continue
             if cell.verdict == "not distinguishable":
-                alike += 1
+                undecided += 1
                 continue
-            change = render.shown_difference(cell).rsplit(" ", 1)[0]
-            told.append((f"{row.name} is {cell.verdict} than {results.reference} on {title}: {change}.", "results"))
-    if alike:
-        rest = ("one other" if alike == 1 else f"{alike} others") if told else ("one" if alike == 1 else f"all {alike}")
-        told.append((f"Not distinguishable: {rest} of the differences that were looked at.", "results"))
-    for matrix in matrices:
-        for task, cells in matrix.cells.items():
-            for other, cell in cells.items():
-                if cell.verdict in ("better", "worse"):
-                    does = "gains" if cell.verdict == "better" else "loses"
-                    change = render.shown_difference(cell).rsplit(" ", 1)[0]
-                    told.append(
-                        (f"{task} {does} from the company of {other} at equal {matrix.equal}: {change}.", "transfer")
-                    )
-    missing = all_missing(results, matrices)
-    if missing:
-        count = sum(missing.values())
-        told.append((f"Not finished: {count} row-seed{'s' if count > 1 else ''} of the study.", "runs"))
-    return told
+            text = f"{row.name} is {cell.verdict} than {results.reference} on {title}: {_change(cell)}."
+            findings.append(Finding(text, "results"))
+    if undecided:
+        total = len(findings) + undecided
+        findings.append(Finding(f"Not distinguishable: {undecided} of {total} differences.", "results"))
+    return findings
 
 
-def _results(opened: OpenStudy, results: StudyTable, found: FinishedResults, book: FigureBook) -> Section:
+def _transfer_findings(matrix: TransferMatrix) -> list[Finding]:
+    effects = {"better": "gains", "worse": "loses"}
+    findings = []
+    for task, cells in matrix.cells.items():
+        for partner, cell in cells.items():
+            if cell.verdict not in effects:
+                continue
+            training = f"joint training with {partner} at equal {matrix.equal}"
+            text = f"{task} {effects[cell.verdict]} from {training}: {_change(cell)}."
+            findings.append(Finding(text, "transfer"))
+    return findings
+
+
+def _change(cell: Cell) -> str:
+    """'+.010 ± .004', without the verdict."""
+    return tables.shown_difference(cell).rsplit(" ", 1)[0]
+
+
+def _result_section(opened: OpenStudy, results: StudyTable, finished: FinishedResults) -> Section:
     section = Section("results", "Results")
-    columns = list(results.columns)
     if opened.study.layout == "confusion":
-        task = columns[0].partition(".")[0]
-        for number, (name, grid) in enumerate(render.confusions(results, found, task)):
-            section.heading(f"{name}: {task}")
-            section.table(grid, f"confusion-{number + 1}")
+        task = next(iter(results.columns)).partition(".")[0]
+        for number, (row_name, grid) in enumerate(tables.confusions(results, finished, task), 1):
+            section.heading(f"{row_name}: {task}")
+            section.table(grid, f"confusion-{number}")
         return section
-    section.table(_values(results), "values")
+    section.table(_value_rows(results), "values")
     section.text("In brackets: 95 % intervals over seeds and dev examples.", "soft")
     for column, title in results.columns.items():
-        drawn = draw_study.means(results, [column])
-        section.figure(drawn, f"means-{column}", f"{title}: means of rows with seeds", f"{title}. {MEANS}", book)
-    shown = render.differences(results)
-    if shown:
+        figure = draw_study.means(results, column)
+        section.figure(figure, f"means-{column}", f"{title}: means of rows with seeds", f"{title}. {MEANS_CAPTION}")
+    differences = tables.differences(results)
+    if differences:
         section.heading(f"Differences from {results.reference}")
-        section.table(shown, "differences")
+        section.table(differences, "differences")
         for column, title in results.columns.items():
-            drawn = draw_study.differences(results, [column])
-            named = f"{title}: differences from {results.reference}"
-            section.figure(drawn, f"differences-{column}", named, f"{title}. {DIFFERENCES}", book)
+            figure = draw_study.differences(results, column)
+            figure_title = f"{title}: differences from {results.reference}"
+            section.figure(figure, f"differences-{column}", figure_title, f"{title}. {DIFFERENCES_CAPTION}")
     return section
 
 
-def _values(results: StudyTable) -> list[dict[str, object]]:
-    """The table of means, with their intervals, and rows numbered for the figure of costs."""
+def _value_rows(results: StudyTable) -> list[dict[str, object]]:
+    """The table of means with their intervals; its rows are numbered for the figure of costs."""
     rows = []
-    for location, (row, shown) in enumerate(zip(results.rows, render.values(results), strict=True), 1):
-        line: dict[str, object] = {"": str(location), **shown}
+    for number, (table_row, cells) in enumerate(zip(results.rows, tables.values(results), strict=True), 1):
+        row: dict[str, object] = {"": str(number), **cells}
         for column, title in results.columns.items():
-            cell = row.cells[column]
+            cell = table_row.cells[column]
             if cell.spread is not None:
-                low, high = cell.mean - cell.spread.half_width, cell.mean + cell.spread.half_width
-                line[title] = f"{render.number(cell.mean)} ({render.number(low)} to {render.number(high)})"
-            if line.pop(f"paper's {column}", ""):
-                line[title] = f"{line[title]}\npaper {render.number(cell.published or 0.0)}"
-        rows.append(line)
+                low = tables.number(cell.mean - cell.spread.half_width)
+                high = tables.number(cell.mean + cell.spread.half_width)
+                row[title] = f"{tables.number(cell.mean)} ({low} to {high})"
+            if row.pop(f"paper's {column}", ""):
+                row[title] = f"{row[title]}\npaper {tables.number(cell.published or 0.0)}"
+        rows.append(row)
     return rows
 
 
-def _cost(results: StudyTable, book: FigureBook) -> Section:
+def _cost_section(results: StudyTable) -> Section:
     section = Section("cost", "What it costs")
-    return section.figure(draw_study.cost(results), "cost-plot", "Quality against time and memory", COST, book)
+    section.figure(draw_study.cost(results), "cost-plot", "Quality against time and memory", COST_CAPTION)
+    return section
 
 
-def _transfer(matrices: Sequence[TransferMatrix], book: FigureBook) -> Section:
-    section = Section("transfer", "Who helps whom")
+def _transfer_section(matrices: Sequence[TransferMatrix]) -> Section:
+    section = Section("transfer", "Which tasks help which")
     for matrix in matrices:
-        if matrix.alone:
-            section.text(f"At equal {matrix.equal}: what company changes against training alone.")
-            drawn, title = draw_study.transfer(matrix), f"Transfer matrix at equal {matrix.equal}"
-            section.figure(drawn, f"transfer-{matrix.equal}", title, TRANSFER, book)
-            section.table(render.transfers(matrix), f"transfer-table-{matrix.equal}")
+        if not matrix.alone:
+            continue
+        section.text(f"At equal {matrix.equal}: what joint training changes against single-task training.")
+        title = f"Transfer matrix at equal {matrix.equal}"
+        section.figure(draw_study.transfer(matrix), f"transfer-{matrix.equal}", title, TRANSFER_CAPTION)
+        section.table(tables.transfers(matrix), f"transfer-table-{matrix.equal}")
     return section
 
 
-def _labels(opened: OpenStudy, results: StudyTable, found: FinishedResults, notes: list[str]) -> Section:
-    """Labels that every seed of the row that is compared with contradicts with confidence."""
+def _label_section(opened: OpenStudy, results: StudyTable, finished: FinishedResults, notes: list[str]) -> Section:
+    """Labels that every seed of the reference row contradicts with confidence."""
     section = Section("labels", "Labels to look at")
-    seeds = found.get(results.reference, {})
-    answered: dict[str, list[Result]] = {}
-    for members in seeds.values():
-        for task in opened.base.tasks:
-            result = members.get(task) or members.get(ALL)
-            if result is not None and task in result.predictions:
-                answered.setdefault(task, []).append(result)
-    every = {
-        task: TaskPredictions(
-            some[0].tasks[task], some[0].predictions[task], some[0].labels[task], ids=some[0].ids[task]
+    results_of_task = _results_of_row(opened, finished, results.reference)
+    predictions: dict[str, TaskPredictions] = {}
+    folders: dict[Path, None] = {}
+    for task_name, seed_results in results_of_task.items():
+        result = seed_results[0]
+        predictions[task_name] = TaskPredictions(
+            result.tasks[task_name], result.predictions[task_name], result.labels[task_name], ids=result.ids[task_name]
         )
-        for task, some in answered.items()
-    }
-    notes += add_texts(every, opened.base)
-    for task, one in every.items():
-        some = [result.predictions[task] for result in answered[task]]
-        doubtful = suspicious_labels(one, some) if len(some) > 1 else []
-        if doubtful:
+        folders[opened.folder.run(result.identity)] = None
+    notes += add_texts(predictions, list(folders), opened.base)
+    for task_name, task_predictions in predictions.items():
+        seeds = [result.predictions[task_name] for result in results_of_task[task_name]]
+        if len(seeds) < 2:
+            continue
+        suspicious = suspicious_labels(task_predictions, seeds)
+        if suspicious:
             section.heading(
-                f"{task}: all {len(some)} seeds of {results.reference} contradict these labels with confidence"
+                f"{task_name}: all {len(seeds)} seeds of {results.reference} contradict these labels with confidence"
             )
-            section.table([error_row(one, error) for error in doubtful], f"suspicious-{task}")
+            rows = [error_row(task_predictions, error) for error in suspicious]
+            section.table(rows, f"suspicious-{task_name}")
     return section
 
 
-def _runs(opened: OpenStudy) -> Section:
-    """Which runs are not finished, and why any has failed."""
+def _results_of_row(opened: OpenStudy, finished: FinishedResults, row_name: str) -> dict[str, list[Result]]:
+    """Task → a row's results that have predictions for it, one per seed."""
+    results: dict[str, list[Result]] = {}
+    for members in finished.get(row_name, {}).values():
+        for task_name in opened.base.tasks:
+            result = members.get(task_name) or members.get(ALL)
+            if result is not None and task_name in result.predictions:
+                results.setdefault(task_name, []).append(result)
+    return results
+
+
+def _run_section(opened: OpenStudy) -> Section:
+    """Which runs are not finished, and why some failed."""
     section = Section("runs", "Runs")
-    standings = opened.run_statuses()
-    counts = Counter(one.state for one in standings)
+    statuses = opened.run_statuses()
+    counts = Counter(status.state for status in statuses)
     section.text(", ".join(f"{count} {state}" for state, count in counts.items()) + ".")
-    section.table(
-        [
-            {"run": one.planned.label, "state": one.state, "at": f"{one.share:.0%}", "reason": one.reason}
-            for one in standings
-            if one.state not in ("finished", "to do")
-        ],
-        "open-runs",
-    )
+    rows = []
+    for status in statuses:
+        if status.state not in ("finished", "to do"):
+            share = f"{status.share:.0%}"
+            rows.append({"run": status.planned.label, "state": status.state, "at": share, "reason": status.reason})
+    section.table(rows, "open-runs")
     return section
