@@ -5,7 +5,6 @@ The result is an encoder folder that any recipe can name.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -30,6 +29,7 @@ from manyheads.parts.samplers.base import Passes, SamplerInput
 from manyheads.pretraining.head import FILE, load_head
 from manyheads.pretraining.masking import Vocabulary, mask_tokens
 from manyheads.pretraining.texts import collect_texts
+from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.seeding import generator, seeded_rng
 from manyheads.storage.files import restore_folder, write_folder, write_text
 from manyheads.tokens.packing import Sequence, pack
@@ -80,8 +80,7 @@ class Work:
     seconds: float = 0.0
 
     def log(self, record: dict[str, Any]) -> None:
-        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**record, "step": self.step, "seconds": round(self.seconds, 3)}) + "\n")
+        RunLog(self.folder / LOG_FILE).append({**record, "step": self.step, "seconds": round(self.seconds, 3)})
 
     def save(self) -> None:
         state = {"seconds": self.seconds, "texts": fingerprint(self.train)}
@@ -114,8 +113,8 @@ def resume_pretraining(folder: Path, quiet: bool = False) -> Path:
 
 def is_pretraining(folder: Path) -> bool:
     """Whether a folder was made by `pretrain`."""
-    log = folder / "log.jsonl"
-    return log.is_file() and '"event": "pretrain"' in log.read_text(encoding="utf-8").partition("\n")[0]
+    first = RunLog(folder / LOG_FILE).first()
+    return first is not None and first["event"] == "pretrain"
 
 
 def _run(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -> Path:
@@ -206,22 +205,13 @@ def _open(work: Work) -> None:
         saved.load_checkpoint(found[-1], work.model, nn.ModuleDict(), work.optimizer)
         work.step, work.seconds = state["step"], state["seconds"]
         work.reporter.say(f"resumed after step {work.step:,}")
-        lines = (work.folder / "log.jsonl").read_text().splitlines()
-        kept = [line for line in lines if _step_of(line) <= work.step and '"event": "end"' not in line]
-        write_text(work.folder / "log.jsonl", "".join(f"{line}\n" for line in kept))
+        RunLog(work.folder / LOG_FILE).cut_after(work.step)
         return
     before = _judge(work)
     work.folder.mkdir(parents=True, exist_ok=True)
-    (work.folder / "log.jsonl").unlink(missing_ok=True)
+    RunLog(work.folder / LOG_FILE).cut_after(-1)
     work.log({"event": "pretrain", "before": before})  # first, so that the folder is known for what it is
     write_text(work.folder / "recipe.yaml", work.recipe.to_yaml())
-
-
-def _step_of(line: str) -> float:
-    try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError):  # cut off while it was written
-        return math.inf
 
 
 def _step(work: Work) -> float:
@@ -292,8 +282,8 @@ def _judge(work: Work) -> dict[str, float]:
 
 
 def _finish(work: Work) -> Path:
-    log = [json.loads(line) for line in (work.folder / "log.jsonl").read_text().splitlines()]
-    before, after = log[0]["before"], _judge(work)
+    before = (RunLog(work.folder / LOG_FILE).first() or {}).get("before", {})
+    after = _judge(work)
 
     def fill(aside: Path) -> None:
         work.model.encoder.save(aside)

@@ -20,6 +20,7 @@ from manyheads.errors import UserError, nearest
 from manyheads.inference.evaluate import Evaluation, evaluate_model
 from manyheads.inference.predict import describe, predict_tasks
 from manyheads.model.multitask import ManyHeads, TaskTokens
+from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.storage.strings import Strings
 from manyheads.tasks.load import load_tasks, read_unlabelled
 from manyheads.tasks.task import Task
@@ -34,7 +35,7 @@ class Run:
     def __init__(self, folder: str | Path, model: str = "best") -> None:
         self.folder = Path(folder)
         self.model_name = model
-        if not all((self.folder / name).is_file() for name in ("recipe.yaml", "log.jsonl")):
+        if not all((self.folder / name).is_file() for name in ("recipe.yaml", LOG_FILE)):
             raise UserError(f"{self.folder}: not a run folder: it has no recipe.yaml and log.jsonl.")
 
     def __repr__(self) -> str:
@@ -63,8 +64,7 @@ class Run:
 
     def log(self) -> list[dict[str, Any]]:
         """The records of log.jsonl so far; the run may still write it."""
-        lines = (self.folder / "log.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        return RunLog(self.folder / LOG_FILE).records()
 
     @property
     def model(self) -> ManyHeads:

@@ -10,7 +10,6 @@ holds the lock of its log; a lock that is held means that some process, this stu
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import signal
@@ -25,6 +24,7 @@ from typing import IO, Literal
 from manyheads.config.recipe import Recipe
 from manyheads.console import SECONDS_BETWEEN_LINES, Reporter, duration
 from manyheads.errors import Interrupted, UserError
+from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.runs.run import Run
 from manyheads.storage.files import write_text
 from manyheads.studies.store import Results
@@ -233,20 +233,11 @@ def _why(location: Place, work: Work) -> str:
 
 def _share(folder: Path) -> float:
     """How much of its steps a run has done."""
-    log = folder / "log.jsonl"
-    if not log.is_file():
+    log = RunLog(folder / LOG_FILE)
+    first, last = log.first(), log.last()
+    if first is None or last is None or "steps" not in first:
         return 0.0
-    steps, done = 0, 0
-    with log.open("rb") as file:
-        first = file.readline()
-        file.seek(max(0, log.stat().st_size - 4096))
-        last = file.read().splitlines()
-    try:
-        steps = json.loads(first)["steps"]
-        done = json.loads(last[-1])["step"]
-    except (ValueError, KeyError, IndexError):
-        return 0.0
-    return done / max(1, steps)
+    return last["step"] / max(1, first["steps"])
 
 
 def _locked(log: Path) -> bool:

@@ -19,6 +19,7 @@ from manyheads.inference.predict import predict_tasks, write_dev_predictions, wr
 from manyheads.parts.metrics import better, primary
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
+from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.runs.run import Run, evaluate_with_progress
 from manyheads.runs.trackers import tracking
 from manyheads.storage.files import restore_folder, write_text
@@ -265,7 +266,7 @@ def _finish(job: TrainingJob) -> Run:
         "notes": job.notes,
         "data": job.data_fingerprint,
     }
-    before = _first_evaluation(job.folder / "log.jsonl")
+    before = _first_evaluation(RunLog(job.folder / LOG_FILE))
     if before is not None and job.watched is job.dev:
         metrics["before"] = before
     job.write_log({"event": "end", "dev": found.to_json(), "notes": job.notes})
@@ -289,9 +290,8 @@ def _report(job: TrainingJob) -> None:
         job.reporter.say(f"note: no report was written: {error!r}. More: manyheads report {job.folder}")
 
 
-def _first_evaluation(log: Path) -> dict[str, Any] | None:
-    for line in log.read_text(encoding="utf-8").splitlines():
-        record: dict[str, Any] = json.loads(line)
+def _first_evaluation(log: RunLog) -> dict[str, Any] | None:
+    for record in log.records():
         if record["event"] == "evaluate" and record["step"] == 0:
             return {key: record[key] for key in ("metrics", "overall", "examples")}
     return None

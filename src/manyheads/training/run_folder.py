@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyheads.errors import UserError
+from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.storage.files import restore_folder, write_text
 from manyheads.tasks.task import PARTS, Task
 from manyheads.training import checkpoint as saved
@@ -41,7 +40,7 @@ def open_folder(job: TrainingJob) -> None:
         _forget_lost_models(job)
         job.reporter.say(f"resumed after step {job.progress.step:,}")
     if job.processes.main:
-        _cut_log(job.folder / "log.jsonl", job.progress.step if found else -1)
+        RunLog(job.folder / LOG_FILE).cut_after(job.progress.step if found else -1)
     if not found and job.processes.main:
         resolved = {
             name: settings.model_copy(update=_resolved(job.model.tasks[name]))
@@ -84,17 +83,3 @@ def _resolved(task: Task) -> dict[str, Any]:
         "metrics": list(task.metrics),
         **{part: getattr(task, part) for part in PARTS},
     }
-
-
-def _cut_log(file: Path, step: int) -> None:
-    """Steps after the checkpoint will be done, and logged, again."""
-    if file.is_file():
-        kept = [line for line in file.read_text(encoding="utf-8").splitlines() if _logged_step(line) <= step]
-        write_text(file, "".join(line + "\n" for line in kept))
-
-
-def _logged_step(line: str) -> float:
-    try:
-        return json.loads(line)["step"]
-    except (ValueError, KeyError):  # the last line of a run that was killed while it wrote
-        return math.inf

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,6 +22,7 @@ from manyheads.errors import UserError
 from manyheads.inference.evaluate import fixed_subset
 from manyheads.model.multitask import IncompatiblePart, ManyHeads, TaskTokens
 from manyheads.parts.samplers import Batch, SamplerInput
+from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.runs.trackers import check_trackers, numbers_of, tracker_settings
 from manyheads.storage.files import restore_folder
 from manyheads.tasks.load import load_tasks
@@ -136,8 +136,7 @@ class TrainingJob:
             "epoch": self.epoch(),
             "seconds": round(self.progress.seconds, 3),
         }
-        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        RunLog(self.folder / LOG_FILE).append(record)
         if self.recipe.trackers and (numbers := numbers_of(record)):
             self.accelerator.log(numbers, step=record["step"])
 
