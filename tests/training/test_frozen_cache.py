@@ -17,22 +17,27 @@ from manyheads.config.load import load_recipe
 from manyheads.console import Reporter
 from manyheads.encoder.toy import write_toy_encoder
 from manyheads.storage.files import cache_folder
-from manyheads.training.frozen_cache import open_frozen_cache
-from manyheads.training.schedule import set_trainable
-from manyheads.training.setup import assemble
+from manyheads.training.frozen_cache import FrozenCache
+from manyheads.training.schedule import Phase, set_trainable
+from manyheads.training.setup import Setup, assemble
 
 ToyRecipe = Callable[..., dict[str, Any]]
 TRAINING = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-3}
 STILL = {"dropout": 0.0, "attention_dropout": 0.0}
 
 
+def open_cache(setup: Setup, phase: Phase) -> None:
+    FrozenCache(setup.model, setup.datasets, setup.recipe.training, setup.reporter, setup.processes).open(phase)
+
+
 def kept(toy_recipe: ToyRecipe, **changes: Any) -> dict[str, Any]:
     """What is kept in the first phase: task → (layer, whether of all tokens)."""
-    job = assemble(load_recipe(toy_recipe(**changes)), Path("unused"), Reporter(quiet=True))
-    phase = job.schedule.phases[0]
-    set_trainable(job.model, phase, job.recipe.training.frozen_dropout)
-    open_frozen_cache(job, phase)
-    return {name: (data.frozen.layer, data.frozen.whole) for name, data in job.train.items() if data.frozen is not None}
+    setup = assemble(load_recipe(toy_recipe(**changes)), Reporter(quiet=True))
+    phase = setup.schedule.phases[0]
+    set_trainable(setup.model, phase, setup.recipe.training.frozen_dropout)
+    open_cache(setup, phase)
+    frozen = {name: data.frozen for name, data in setup.datasets.train.items() if data.frozen is not None}
+    return {name: (states.layer, states.whole) for name, states in frozen.items()}
 
 
 def steps_of(run: Path) -> list[dict[str, Any]]:
@@ -51,7 +56,7 @@ def test_kept_states_train_the_same(train_what: Any, near: dict[str, Any], combi
     tasks = {"mood": {"train": "mood.csv"}, "near": near}
     runs = {}
     for gigabytes in (0.0, 4.0):
-        training = {**TRAINING, "train": train_what, "frozen_gigabytes": gigabytes, "conflicts": 0.5}
+        training = {**TRAINING, "trainable": train_what, "frozen_gigabytes": gigabytes, "conflicts": 0.5}
         recipe = toy_recipe(name=f"with-{gigabytes:g}", tasks=tasks, training=training, combine=combine)
         runs[gigabytes] = train(load_recipe(recipe), quiet=True).folder
     for one, other in zip(steps_of(runs[0.0]), steps_of(runs[4.0]), strict=True):
@@ -112,15 +117,13 @@ def test_dev_is_kept_where_it_is_read_often_enough(toy_recipe: ToyRecipe) -> Non
         for task, found in one["metrics"].items():
             assert found == pytest.approx(other["metrics"][task], abs=1e-4), task
     assert runs[0.0][1]["overall"] == pytest.approx(runs[4.0][1]["overall"], abs=1e-4)
-    job = assemble(
-        load_recipe(toy_recipe(training={**TRAINING, "trainable": "heads"})), Path("unused"), Reporter(quiet=True)
-    )
-    open_frozen_cache(job, job.schedule.phases[0])
-    assert all(data.frozen is not None for data in job.watched.values())
+    setup = assemble(load_recipe(toy_recipe(training={**TRAINING, "trainable": "heads"})), Reporter(quiet=True))
+    open_cache(setup, setup.schedule.phases[0])
+    assert all(data.frozen is not None for data in setup.datasets.selection.values())
     small = toy_recipe(training={**TRAINING, "trainable": "heads"}, evaluate={"max_examples": 1})
-    job = assemble(load_recipe(small), Path("unused"), Reporter(quiet=True))
-    open_frozen_cache(job, job.schedule.phases[0])
-    assert all(data.frozen is None for data in job.watched.values()), "three times one of four rows does not pay"
+    setup = assemble(load_recipe(small), Reporter(quiet=True))
+    open_cache(setup, setup.schedule.phases[0])
+    assert all(data.frozen is None for data in setup.datasets.selection.values()), "three times one of four: no gain"
 
 
 def test_a_damaged_file_is_written_again_and_a_race_is_no_fault(

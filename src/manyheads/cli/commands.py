@@ -61,10 +61,12 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train a recipe; for example: manyheads train recipe.yaml training.epochs=1 seed=3"""
+    from manyheads.cli.report import write_run_report
     from manyheads.config.load import load_recipe, parse_overrides
     from manyheads.training.loop import train as start
 
     run = start(load_recipe(recipe, parse_overrides(overrides or [])), overwrite, quiet)
+    write_run_report(run, quiet)
     print_metrics(run.metrics, as_json)
 
 
@@ -82,13 +84,20 @@ def pretrain(
 @app.command()
 def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Go on with a run that was stopped or killed, to the same result."""
+    from manyheads.cli.report import write_run_report
     from manyheads.pretraining import is_pretraining, resume_pretraining
+    from manyheads.runs.run import Run
+    from manyheads.training.loop import is_finished
     from manyheads.training.loop import resume as go_on
 
     if is_pretraining(run):
         print(resume_pretraining(run, quiet))
         return
-    print_metrics(go_on(run, quiet).metrics, as_json)
+    finished_before = is_finished(Run(run))
+    resumed = go_on(run, quiet)
+    if not finished_before:
+        write_run_report(resumed, quiet)
+    print_metrics(resumed.metrics, as_json)
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from manyheads.cli.report import write_run_report
 from manyheads.config.load import load_recipe
 from manyheads.training.loop import train
 
@@ -26,6 +27,7 @@ def run_demo(overrides: dict[str, Any], output: str) -> dict[str, Any]:
     """Train the demo recipe and answer a few sentences with what came out."""
     recipe = load_recipe("demo", {"output": output, **overrides})
     run = train(recipe, overwrite=True)
+    write_run_report(run)
     predictions = []
     for task, texts in (("sentiment", SENTENCES), ("paraphrase", QUESTIONS), ("similarity", STATEMENTS)):
         for text, prediction in zip(texts, run.predict(task, texts), strict=True):

@@ -14,7 +14,10 @@ from manyheads.data.labels import NONE
 from manyheads.model.multitask import Inputs, ManyHeads, TaskTokens, evaluating
 from manyheads.storage.files import write_text
 from manyheads.tasks.task import Task
-from manyheads.tokens.packing import merge_equal
+from manyheads.tokens.budget import split_by_tokens
+from manyheads.tokens.packing import Sequence, merge_equal
+
+Example = list[tuple[str, int, list[Sequence]]]  # a row as each of its tasks reads it: (task, place, inputs)
 
 
 @torch.no_grad()
@@ -69,25 +72,29 @@ def _passes(
     every = np.unique(np.concatenate([rows[name] for name in data])).astype(np.int64)
     lengths = sum(column.lengths_of(every) for column in next(iter(data.values())).texts)
     reading = {name: _reading(model, split) for name, split in data.items()}
-    asked: dict[str, tuple[list[int], Inputs]] = {}
-    used = 0
-    for row in every[np.argsort(lengths, kind="stable")].tolist():
-        wanted = [name for name in data if row in places[name]]
-        made = {reading[name]: data[name] for name in wanted}
-        sequences = {way: split.inputs(model, row) for way, split in made.items()}
-        given = [one for some in sequences.values() for one in some]
-        distinct = given if given[0].states is not None else merge_equal(given, everywhere=True)[0]
-        size = sum(len(one.ids) if one.states is None else len(one.states) for one in distinct)
-        if used and used + size > tokens_per_pass:
-            yield [(name, *one) for name, one in asked.items()]
-            asked, used = {}, 0
-        for name in wanted:
-            own = asked.setdefault(name, ([], []))
-            own[0].append(places[name][row])
-            own[1].append(sequences[reading[name]])
-        used += size
-    if asked:
+
+    def examples() -> Iterator[Example]:
+        for row in every[np.argsort(lengths, kind="stable")].tolist():
+            wanted = [name for name in data if row in places[name]]
+            made = {reading[name]: data[name] for name in wanted}
+            sequences = {way: split.inputs(model, row) for way, split in made.items()}
+            yield [(name, places[name][row], sequences[reading[name]]) for name in wanted]
+
+    for passing in split_by_tokens(examples(), _tokens, tokens_per_pass):
+        asked: dict[str, tuple[list[int], Inputs]] = {}
+        for example in passing:
+            for name, place, inputs in example:
+                own = asked.setdefault(name, ([], []))
+                own[0].append(place)
+                own[1].append(inputs)
         yield [(name, *one) for name, one in asked.items()]
+
+
+def _tokens(example: Example) -> int:
+    """How much of a pass a row takes: what several tasks read alike is encoded once."""
+    given = [one for _, _, inputs in example for one in inputs]
+    distinct = given if given[0].states is not None else merge_equal(given, everywhere=True)[0]
+    return sum(len(one.ids) if one.states is None else len(one.states) for one in distinct)
 
 
 def _reading(model: ManyHeads, split: TaskTokens) -> tuple[object, ...]:
