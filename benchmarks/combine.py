@@ -12,7 +12,6 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torchjd.aggregation import Aggregator, PCGrad, UPGrad
@@ -26,26 +25,26 @@ from manyheads.tokens.packing import merge_equal, pack
 from manyheads.training.gradients.combination import Combination
 from manyheads.training.gradients.task_gradients import shared_parameters
 from manyheads.training.schedule import set_trainable
-from manyheads.training.setup import TrainingJob, assemble
+from manyheads.training.setup import Setup, assemble
 from side_by_side import machine, peak_memory, ratio, time_in_turns, write_block
 
 
-def three_tasks(data: str | None) -> TrainingJob:
-    """A job on the default encoder, made ready but for its run folder."""
+def three_tasks(data: str | None) -> Setup:
+    """A setup on the default encoder, made ready but for its run folder."""
     source, root = ("best", {"data.root": data}) if data else ("demo", {})
     recipe = load_recipe(source, {**root, "training.max_steps": 200, "training.batch_size": 16})
-    job = assemble(recipe, Path("unused"), Reporter(quiet=True))
-    set_trainable(job.model, job.schedule.phases[0])
-    return job
+    setup = assemble(recipe, Reporter(quiet=True))
+    set_trainable(setup.model, setup.schedule.phases[0])
+    return setup
 
 
 class Ways:
     """Each way as a whole training step: forward, backward, combining, clipping, AdamW."""
 
-    def __init__(self, job: TrainingJob) -> None:
-        self.job = job
-        self.names = list(job.model.tasks)
-        self.shared = list(shared_parameters(job.model).values())
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.names = list(setup.model.tasks)
+        self.shared = list(shared_parameters(setup.model).values())
 
     def all(self) -> dict[str, Callable[[int], None]]:
         return {
@@ -60,26 +59,26 @@ class Ways:
         }
 
     def _finish(self) -> None:
-        torch.nn.utils.clip_grad_norm_(self.job.model.parameters(), 1.0)
-        for group in self.job.optimizer.param_groups:
+        torch.nn.utils.clip_grad_norm_(self.setup.model.parameters(), 1.0)
+        for group in self.setup.optimizer.param_groups:
             group["lr"] = 0.0  # the work of a step without its effect
-        self.job.optimizer.step()
-        self.job.optimizer.zero_grad(set_to_none=True)
+        self.setup.optimizer.step()
+        self.setup.optimizer.zero_grad(set_to_none=True)
 
     def _ours(self, name: str | None, copies: torch.dtype | None = None) -> Callable[[int], None]:
         aggregator = find("aggregators", name).factory(self.names) if name else None
         combination = Combination(Sum(self.names), aggregator, copies=copies)
 
         def run(step: int) -> None:
-            self.job.backward.step(self.job.rounds_of(step), combination, (0, step))
+            self.setup.backward.step(self.setup.rounds(step), combination, (0, step))
             self._finish()
 
         return run
 
     def _losses(self, step: int, task: str | None = None) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Losses of a step's round, or of one of its tasks, and the encoder's states that they were made of."""
-        model, data = self.job.model, self.job.train
-        batches = [one for one in self.job.rounds_of(step)[0] if task in (None, one.task)]
+        model, data = self.setup.model, self.setup.datasets.train
+        batches = [one for one in self.setup.rounds(step)[0] if task in (None, one.task)]
         inputs = [[data[one.task].inputs(model, row) for row in one.rows.tolist()] for one in batches]
         sequences = [one for some in inputs for example in some for one in example]
         distinct, places = merge_equal(sequences, everywhere=False)
@@ -107,7 +106,7 @@ class Ways:
         """As it is often written: every gradient flattened, all of them stacked, loops over pairs."""
         gradients = []
         for task in self.names:
-            own = list(self.job.model.head(task).parameters())
+            own = list(self.setup.model.head(task).parameters())
             loss = self._losses(step, task)[0][0]
             found = torch.autograd.grad(loss, [*self.shared, *own], allow_unused=True)
             for parameter, gradient in zip(own, found[len(self.shared) :], strict=True):
@@ -153,12 +152,12 @@ def main() -> None:
     given.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     given.add_argument("--memory-of", help=argparse.SUPPRESS)
     options = given.parse_args()
-    job = three_tasks(options.data)
-    ways = Ways(job)
+    setup = three_tasks(options.data)
+    ways = Ways(setup)
     rivals = ways.all()
     if options.memory_of:  # a process for each way: what one of them leaves behind must not help the next
         rivals[options.memory_of](0)
-        job.backward.tables.forget()  # what is kept from step to step counts as well
+        setup.backward.tables.forget()  # what is kept from step to step counts as well
         print(peak_memory(rivals[options.memory_of]))
         return
     taken = time_in_turns(rivals, options.turns)

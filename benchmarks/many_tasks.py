@@ -15,9 +15,9 @@ from pathlib import Path
 
 from manyheads.console import Reporter
 from manyheads.tasks.resolve import load_recipe
-from manyheads.training import loop as training
 from manyheads.training.schedule import set_trainable
-from manyheads.training.setup import TrainingJob, prepare
+from manyheads.training.setup import assemble
+from manyheads.training.trainer import Trainer
 from side_by_side import machine, peak_memory, write_block
 from train import spread
 
@@ -25,7 +25,7 @@ EXAMPLES = 60
 SIZES = (3, 6, 15, 30)
 
 
-def job_of(count: int, folder: str) -> TrainingJob:
+def trainer_of(count: int, folder: str) -> Trainer:
     task = {"train": "demo:sentiment", "max_train": 600, "max_dev": 10}
     recipe = {
         "name": f"tasks-{count}",
@@ -34,27 +34,32 @@ def job_of(count: int, folder: str) -> TrainingJob:
         "tasks": {f"task{number}": task for number in range(count)},
         "training": {"batch_size": EXAMPLES // count, "epochs": 50, "learning_rate": 1e-6, "conflicts": 0},
     }
-    job = prepare(load_recipe(recipe), Path(folder) / f"tasks-{count}", Reporter(quiet=True), True)
-    set_trainable(job.model, job.schedule.phases[0])
-    return job
+    setup = assemble(load_recipe(recipe), Reporter(quiet=True))
+    trainer = Trainer(setup, Path(folder) / f"tasks-{count}")
+    trainer.open(overwrite=True)
+    set_trainable(setup.model, setup.schedule.phases[0])
+    return trainer
 
 
-def step(job: TrainingJob, number: int) -> None:
-    job.progress.step = number
-    training._step(job, job.schedule.phase(number), job.rounds_of(number), False)
+def step(trainer: Trainer, number: int) -> None:
+    trainer.progress.step = number
+    trainer.step(False)
 
 
 def measure(turns: int) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
-        jobs = {count: job_of(count, folder) for count in SIZES}
+        trainers = {count: trainer_of(count, folder) for count in SIZES}
         taken: dict[int, list[float]] = {count: [] for count in SIZES}
         for turn in range(-3, turns):
-            for count, job in jobs.items():
+            for count, trainer in trainers.items():
                 began = time.perf_counter()
-                step(job, turn + 3)
+                step(trainer, turn + 3)
                 if turn >= 0:
                     taken[count].append(time.perf_counter() - began)
-        memory = {count: peak_memory(lambda number, job=job: step(job, number)) for count, job in jobs.items()}
+        memory = {
+            count: peak_memory(lambda number, trainer=trainer: step(trainer, number))
+            for count, trainer in trainers.items()
+        }
     lines = ["| tasks | time ÷ 3 tasks | ms more per further task | memory of a step (MB) |", "|---|---|---|---|"]
     for count in SIZES:
         ratios = [a / b for a, b in zip(taken[count], taken[SIZES[0]], strict=True)]

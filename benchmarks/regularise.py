@@ -22,30 +22,30 @@ from manyheads.parts.regularisers import Regulariser
 from manyheads.parts.scalarizers import Sum
 from manyheads.registry import find
 from manyheads.training.gradients.combination import Combination
-from manyheads.training.setup import TrainingJob
+from manyheads.training.setup import Setup
 from side_by_side import machine, ratio, time_in_turns, write_block
 
 
 class Padded:
     """The same encoder and heads in transformers, a padded batch for each task."""
 
-    def __init__(self, job: TrainingJob) -> None:
-        self.job = job
-        self.model: BertModel = AutoModel.from_pretrained(job.encoder_folder, attn_implementation="sdpa").train()
-        parameters = [*self.model.parameters(), *job.model.heads.parameters()]
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.model: BertModel = AutoModel.from_pretrained(setup.encoder_folder, attn_implementation="sdpa").train()
+        parameters = [*self.model.parameters(), *setup.model.heads.parameters()]
         self.optimizer = torch.optim.AdamW([one for one in parameters if one.requires_grad], lr=1e-12, fused=True)
 
     def run(self, step: int, smart: bool) -> None:
-        for batch in self.job.rounds_of(step)[0]:
-            data = self.job.train[batch.task]
-            inputs = [data.inputs(self.job.model, row)[0] for row in batch.rows.tolist()]
+        for batch in self.setup.rounds(step)[0]:
+            data = self.setup.datasets.train[batch.task]
+            inputs = [data.inputs(self.setup.model, row)[0] for row in batch.rows.tolist()]
             longest = max(len(one.ids) for one in inputs)
             ids, segments, mask = (torch.zeros(len(inputs), longest, dtype=torch.long) for _ in range(3))
             for number, one in enumerate(inputs):
                 ids[number, : len(one.ids)] = torch.from_numpy(one.ids.astype("int64"))
                 segments[number, : len(one.ids)] = torch.from_numpy(one.segments.astype("int64"))
                 mask[number, : len(one.ids)] = 1
-            head = self.job.model.head(batch.task)
+            head = self.setup.model.head(batch.task)
 
             def outputs(embedded, segments=segments, mask=mask, head=head):  # type: ignore[no-untyped-def]
                 states = self.model(inputs_embeds=embedded, token_type_ids=segments, attention_mask=mask)
@@ -67,26 +67,26 @@ class Padded:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-def ours(job: TrainingJob, *regularisers: Regulariser) -> Callable[[int], None]:
-    combination = Combination(Sum(list(job.model.tasks)))
+def ours(setup: Setup, *regularisers: Regulariser) -> Callable[[int], None]:
+    combination = Combination(Sum(list(setup.model.tasks)))
 
     def run(step: int) -> None:
-        job.backward.step(job.rounds_of(step), combination, (0, step), regularisers)
-        torch.nn.utils.clip_grad_norm_(job.model.parameters(), 1.0)
-        for group in job.optimizer.param_groups:
+        setup.backward.step(setup.rounds(step), combination, (0, step), regularisers)
+        torch.nn.utils.clip_grad_norm_(setup.model.parameters(), 1.0)
+        for group in setup.optimizer.param_groups:
             group["lr"] = 0.0  # the work of a step without its effect
-        job.optimizer.step()
+        setup.optimizer.step()
         for one in regularisers:
-            one.after_step(job.model)
-        job.optimizer.zero_grad(set_to_none=True)
+            one.after_step(setup.model)
+        setup.optimizer.zero_grad(set_to_none=True)
 
     return run
 
 
-def build(job: TrainingJob, name: str) -> Regulariser:
-    one: Regulariser = find("regularisers", name).factory(list(job.model.tasks))
+def build(setup: Setup, name: str) -> Regulariser:
+    one: Regulariser = find("regularisers", name).factory(list(setup.model.tasks))
     one.name = name
-    one.begin(job.model)
+    one.begin(setup.model)
     return one
 
 
@@ -96,12 +96,12 @@ def main() -> None:
     given.add_argument("--turns", type=int, default=15)
     given.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     options = given.parse_args()
-    job = three_tasks(options.data)
-    padded = Padded(job)
+    setup = three_tasks(options.data)
+    padded = Padded(setup)
     rivals = {
-        "plain": ours(job),
-        "smart": ours(job, build(job, "smart")),
-        "bregman": ours(job, build(job, "bregman")),
+        "plain": ours(setup),
+        "smart": ours(setup, build(setup, "smart")),
+        "bregman": ours(setup, build(setup, "bregman")),
         "padded": lambda step: padded.run(step, smart=False),
         "smart-pytorch": lambda step: padded.run(step, smart=True),
     }

@@ -87,14 +87,14 @@ def measure(file: Path) -> dict[str, float]:
         "training": {"epochs": 1, "batch_size": 16},
     }
     began = time.perf_counter()
-    made = job.assemble(load_recipe(settings), Path("unused"), Reporter(quiet=True))
-    _ = made.data_fingerprint
+    made = job.assemble(load_recipe(settings), Reporter(quiet=True))
+    _ = made.datasets.fingerprint()
     start = time.perf_counter() - began
     taken: list[float] = []
-    for step in range(min(BATCHES, made.steps)):
+    for step in range(min(BATCHES, made.schedule.steps)):
         began = time.perf_counter()
-        for batches in made.rounds_of(step):
-            for one in split_passes(made.model, made.train, batches, made.recipe.training.tokens_per_pass):
+        for batches in made.rounds(step):
+            for one in split_passes(made.model, made.datasets.train, batches, made.recipe.training.tokens_per_pass):
                 made.model.pack([(task, inputs) for task, _, inputs in one])
         taken.append(time.perf_counter() - began)
     return {

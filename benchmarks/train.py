@@ -20,9 +20,9 @@ from apart import Apart
 from manyheads.console import Reporter
 from manyheads.encoder.bert import Bert
 from manyheads.tasks.resolve import load_recipe
-from manyheads.training import loop as training
 from manyheads.training.schedule import set_trainable
-from manyheads.training.setup import TrainingJob, prepare
+from manyheads.training.setup import assemble
+from manyheads.training.trainer import Trainer
 from side_by_side import machine, write_block
 from training_rivals import CrossEncoderRival, Example, Plan, StarterLoop, Steps, TrainerRival
 
@@ -51,41 +51,43 @@ class Ours:
             "sampler": "batch-round-robin",
             **({"tasks": tasks} if pairs_only else {}),
         }
-        self.job: TrainingJob = prepare(load_recipe(source, changes), Path(folder) / "run", Reporter(quiet=True), True)
-        set_trainable(self.job.model, self.job.schedule.phases[0])
+        self.setup = assemble(load_recipe(source, changes), Reporter(quiet=True))
+        self.trainer = Trainer(self.setup, Path(folder) / "run")
+        self.trainer.open(overwrite=True)
+        set_trainable(self.setup.model, self.setup.schedule.phases[0])
 
     def __call__(self, stretch: range) -> float:
         began = time.perf_counter()
         for step in stretch:
-            self.job.progress.step = step
-            training._step(self.job, self.job.schedule.phase(step), self.job.rounds_of(step), False)
+            self.trainer.progress.step = step
+            self.trainer.step(False)
         return time.perf_counter() - began
 
     def examples(self, stretch: range) -> Steps:
         """The texts and labels of these steps, for the others."""
         found = []
         for step in stretch:
-            batches = [batch for one in self.job.rounds_of(step) for batch in one]
+            batches = [batch for one in self.setup.rounds(step) for batch in one]
             found.append([[self._example(batch.task, row) for row in batch.rows.tolist()] for batch in batches])
         return found
 
     def _example(self, task: str, row: int) -> Example:
-        data = self.job.train[task]
+        data = self.setup.datasets.train[task]
         assert data.labels is not None
         texts = tuple(column[row].as_py() for column in data.examples.texts)
         return Example(task, texts, float(data.labels[row]))
 
     def plan(self) -> Plan:
-        classes = {name: len(task.labels.names) or 1 for name, task in self.job.model.tasks.items()}
-        return Plan(self.job.encoder_folder, classes)
+        classes = {name: len(task.labels.names) or 1 for name, task in self.setup.model.tasks.items()}
+        return Plan(self.setup.encoder_folder, classes)
 
     def products(self, stretch: range, whole: bool) -> list[list[floor.Product]]:
         """The products of these steps, pass by pass."""
-        encoder, found = self.job.model.encoder, []
+        encoder, found = self.setup.model.encoder, []
         assert isinstance(encoder, Bert)
         for step in stretch:
-            for passing in self.job.backward._passes(self.job.rounds_of(step), None)[""]:
-                packed = self.job.model.pack([(task, inputs) for task, _, inputs in passing])
+            for passing in self.setup.backward._passes(self.setup.rounds(step), None)[""]:
+                packed = self.setup.model.pack([(task, inputs) for task, _, inputs in passing])
                 found.append(floor.products(encoder, packed.tokens, whole, backward=True))
         return found
 

@@ -30,20 +30,20 @@ def test_all_ways_of_pcgrad_give_the_same_gradient(
         "mood": {"train": "mood.csv", "head": {"dropout": 0}},
         "near": {"train": "near.tsv", "range": [0, 5], "head": {"dropout": 0}},
     }
-    job = assemble(load_recipe(toy_recipe(encoder=still, tasks=tasks)), Path("unused"), Reporter(quiet=True))
-    set_trainable(job.model, job.schedule.phases[0])
+    setup = assemble(load_recipe(toy_recipe(encoder=still, tasks=tasks)), Reporter(quiet=True))
+    set_trainable(setup.model, setup.schedule.phases[0])
     found: dict[str, dict[str, torch.Tensor]] = {}
 
     class Kept(Ways):
         def _finish(self) -> None:
-            gradients = {name: one.grad for name, one in job.model.named_parameters() if one.grad is not None}
+            gradients = {name: one.grad for name, one in setup.model.named_parameters() if one.grad is not None}
             found[now[0]] = {name: one.clone() for name, one in gradients.items()}
-            job.optimizer.zero_grad(set_to_none=True)
+            setup.optimizer.zero_grad(set_to_none=True)
 
     now = [""]
     conflicting = 0
-    for step in range(job.steps):
-        for way, run in Kept(job).all().items():
+    for step in range(setup.schedule.steps):
+        for way, run in Kept(setup).all().items():
             now[0] = way
             run(step)
         conflicting += not torch.allclose(found["sum"]["encoder.layers.0.up.weight"],
@@ -65,12 +65,12 @@ def test_rivals_in_training_read_the_same_word_pieces_and_labels(
     ours = Ours(None, pairs_only=False, folder=str(tmp_path))
     rival = StarterLoop(ours.plan())
     for step, batches in enumerate(ours.examples(range(2))):
-        drawn = [batch for one in ours.job.rounds_of(step) for batch in one]
+        drawn = [batch for one in ours.setup.rounds(step) for batch in one]
         for batch, examples in zip(drawn, batches, strict=True):
             padded = rival._padded(examples)
-            data = ours.job.train[batch.task]
+            data = ours.setup.datasets.train[batch.task]
             assert data.labels is not None
             for number, row in enumerate(batch.rows.tolist()):
-                (inputs,) = data.inputs(ours.job.model, row)
+                (inputs,) = data.inputs(ours.setup.model, row)
                 assert padded["input_ids"][number][padded["attention_mask"][number] == 1].tolist() == list(inputs.ids)
             assert padded["labels"].tolist() == pytest.approx(data.labels[batch.rows].tolist())

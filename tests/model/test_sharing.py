@@ -25,7 +25,7 @@ from manyheads.tasks.load import load_tasks
 from manyheads.tokens.packing import PackedTokens, Sequence, merge_equal
 from manyheads.training.gradients.backward import Backward
 from manyheads.training.gradients.combination import Combination
-from manyheads.training.setup import prepare
+from manyheads.training.setup import assemble
 
 pytestmark = pytest.mark.numeric
 
@@ -272,16 +272,16 @@ def test_tasks_on_one_file_draw_the_same_rows_and_skip_blanks(
     assert polarity.task.labels.names == ("0", "1")
     for note in ("polarity: 7 of 31 train rows have no label for it", "stars: 1 of 31 train rows have no label for it"):
         assert note in [*polarity.notes, *stars.notes]
-    job = prepare(recipe, toy_data / "run", Reporter(quiet=True), overwrite=False)
+    setup = assemble(recipe, Reporter(quiet=True))
     seen: dict[str, list[int]] = {"stars": [], "polarity": []}
-    for step in range(job.schedule.epoch_ends[0]):
-        (batches,) = job.rounds_of(step)
+    for step in range(setup.schedule.epoch_ends[0]):
+        (batches,) = setup.rounds(step)
         by_task = {batch.task: set(batch.rows.tolist()) for batch in batches}
         assert by_task["polarity"] <= by_task["stars"]
         for task, rows in by_task.items():
             seen[task] += rows
     for task, rows in seen.items():
-        labelled = job.train[task].examples.labelled
+        labelled = setup.datasets.train[task].examples.labelled
         assert sorted(rows) == np.flatnonzero(labelled).tolist(), "every labelled row exactly once in a pass"
 
 
@@ -290,19 +290,21 @@ def test_rows_drawn_together_are_encoded_once(
 ) -> None:
     """In training with dropout on, and in prediction."""
     write_stars(toy_data)
-    job = prepare(load_recipe(toy_recipe(tasks=star_tasks())), toy_data / "run", Reporter(quiet=True), overwrite=False)
-    counted = Tokens(job.model, monkeypatch)
-    assert job.model.encoder.uses_dropout
-    rounds = job.rounds_of(0)
-    Backward(job.model, job.train, 10**6, nullcontext).step(rounds, Combination(Sum(list(job.model.tasks))))
+    setup = assemble(load_recipe(toy_recipe(tasks=star_tasks())), Reporter(quiet=True))
+    counted = Tokens(setup.model, monkeypatch)
+    assert setup.model.encoder.uses_dropout
+    rounds = setup.rounds(0)
+    Backward(setup.model, setup.datasets.train, 10**6, nullcontext).step(
+        rounds, Combination(Sum(list(setup.model.tasks)))
+    )
     rows = {row for batch in rounds[0] for row in batch.rows.tolist()}
-    assert counted.passed == [sum(len(job.train["stars"].inputs(job.model, row)[0].ids) for row in rows)]
+    assert counted.passed == [sum(len(setup.datasets.train["stars"].inputs(setup.model, row)[0].ids) for row in rows)]
     counted.passed.clear()
-    together = predict_tasks(job.model, job.dev, 10**6)
-    stars = job.dev["stars"]
-    assert counted.passed == [sum(len(stars.inputs(job.model, row)[0].ids) for row in range(len(stars)))]
-    for name, split in job.dev.items():
-        alone = predict_tasks(job.model, {name: split}, 10**6)[name]
+    together = predict_tasks(setup.model, setup.datasets.dev, 10**6)
+    stars = setup.datasets.dev["stars"]
+    assert counted.passed == [sum(len(stars.inputs(setup.model, row)[0].ids) for row in range(len(stars)))]
+    for name, split in setup.datasets.dev.items():
+        alone = predict_tasks(setup.model, {name: split}, 10**6)[name]
         assert np.allclose(together[name], alone, atol=1e-6)
 
 
@@ -365,13 +367,17 @@ def test_rows_drawn_together_are_encoded_once_also_in_several_passes(
     toy_recipe: Callable[..., dict[str, Any]], toy_data: Path, monkeypatch: pytest.MonkeyPatch, tokens: int
 ) -> None:
     write_stars(toy_data)
-    job = prepare(load_recipe(toy_recipe(tasks=star_tasks())), toy_data / "run", Reporter(quiet=True), overwrite=False)
-    counted = Tokens(job.model, monkeypatch)
-    rounds = job.rounds_of(0)
-    Backward(job.model, job.train, tokens, nullcontext).step(rounds, Combination(Sum(list(job.model.tasks))))
+    setup = assemble(load_recipe(toy_recipe(tasks=star_tasks())), Reporter(quiet=True))
+    counted = Tokens(setup.model, monkeypatch)
+    rounds = setup.rounds(0)
+    Backward(setup.model, setup.datasets.train, tokens, nullcontext).step(
+        rounds, Combination(Sum(list(setup.model.tasks)))
+    )
     rows = {row for batch in rounds[0] for row in batch.rows.tolist()}
     assert len(counted.passed) > 1
-    assert sum(counted.passed) == sum(len(job.train["stars"].inputs(job.model, row)[0].ids) for row in rows)
+    assert sum(counted.passed) == sum(
+        len(setup.datasets.train["stars"].inputs(setup.model, row)[0].ids) for row in rows
+    )
 
 
 def test_a_sparse_task_is_evaluated_on_rows_that_have_its_label(
@@ -382,8 +388,8 @@ def test_a_sparse_task_is_evaluated_on_rows_that_have_its_label(
     shared = {"train": "sparse.csv", "dev": "sparse.csv", "text": "text"}
     tasks = {name: {**shared, "label": name} for name in ("often", "seldom")}
     recipe = load_recipe(toy_recipe(tasks=tasks, evaluate={"max_examples": 5}))
-    job = prepare(recipe, toy_data / "run", Reporter(quiet=True), overwrite=False)
-    assert {name: len(chosen) for name, chosen in job.watched_rows.items()} == {"often": 5, "seldom": 5}
+    setup = assemble(recipe, Reporter(quiet=True))
+    assert {name: len(chosen) for name, chosen in setup.datasets.selection_rows.items()} == {"often": 5, "seldom": 5}
 
 
 @pytest.mark.parametrize(

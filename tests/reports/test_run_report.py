@@ -99,9 +99,9 @@ def test_hostile_texts_are_shown_as_text(toy_recipe: Callable[..., dict[str, Any
 def test_a_run_cut_short_still_has_a_report(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     stop = """
 import os
-import manyheads.training.loop as training
-step = training._step
-training._step = lambda *given: (step(*given), os._exit(9))
+from manyheads.training.trainer import Trainer
+step = Trainer.step
+Trainer.step = lambda *given: (step(*given), os._exit(9))
 """
     assert manyheads("train", recipe_file(), before=stop).returncode == 9
     folder = toy_data / "runs" / "toy"

@@ -26,7 +26,7 @@ def test_tensorboard_gets_what_the_log_has(toy_recipe: Callable[..., dict[str, A
     assert seen == {(one["step"], round(one["loss"]["mood"], 4)) for one in steps if "mood" in one["loss"]}
     final = run.metrics["dev"]["metrics"]["near"]["pearson"]
     assert told.Scalars("end/near/pearson")[-1].value == pytest.approx(final, abs=1e-5)
-    assert {"rate", "gradient_norm", "dev/overall", "dev/mood/accuracy"} <= set(told.Tags()["scalars"])
+    assert {"learning_rate", "gradient_norm", "dev/overall", "dev/mood/accuracy"} <= set(told.Tags()["scalars"])
 
 
 def test_nothing_is_tracked_unless_named(toy_recipe: Callable[..., dict[str, Any]]) -> None:
@@ -40,8 +40,15 @@ def test_trackers_that_cannot_be(recipe_file: RecipeFile) -> None:
 
 
 def test_records_as_numbers() -> None:
-    step = {"event": "step", "rate": 0.1, "gradient_norm": 2, "loss": {"a": 1.5}, "weights": {"a": 0.5}, "phase": "1"}
-    assert numbers_of(step) == {"rate": 0.1, "gradient_norm": 2.0, "loss/a": 1.5, "weights/a": 0.5}
+    step = {
+        "event": "step",
+        "learning_rate": 0.1,
+        "gradient_norm": 2,
+        "loss": {"a": 1.5},
+        "weights": {"a": 0.5},
+        "phase": "1",
+    }
+    assert numbers_of(step) == {"learning_rate": 0.1, "gradient_norm": 2.0, "loss/a": 1.5, "weights/a": 0.5}
     dev = {"metrics": {"a": {"accuracy": 0.5, "f1": None}}, "overall": 0.5, "losses": {"a": 0.7}}
     assert numbers_of({"event": "evaluate", **dev}) == {"dev/overall": 0.5, "dev/a/loss": 0.7, "dev/a/accuracy": 0.5}
     assert numbers_of({"event": "end", "dev": dev})["end/a/accuracy"] == 0.5

@@ -309,12 +309,12 @@ def test_single_task_baselines_make_a_transfer_matrix(study: Path, toy_data: Pat
 def test_at_equal_examples_a_task_gets_the_very_batches_that_it_gets_in_company(study: Path, toy_data: Path) -> None:
     from manyheads.console import Reporter
     from manyheads.tasks.resolve import load_recipe
-    from manyheads.training.setup import prepare
+    from manyheads.training.setup import assemble
 
     def batches(**more: Any) -> list[list[int]]:
         recipe = load_recipe(toy_data / "base.yaml", {"sampler": "proportional", **more})
-        job = prepare(recipe, toy_data / f"run-{len(more)}", Reporter(quiet=True), overwrite=False)
-        drawn = [b for step in range(job.steps) for one in job.rounds_of(step) for b in one]
+        setup = assemble(recipe, Reporter(quiet=True))
+        drawn = [b for step in range(setup.schedule.steps) for one in setup.rounds(step) for b in one]
         assert more == {} or {b.task for b in drawn} == {"near"}
         return [b.rows.tolist() for b in drawn if b.task == "near"]
 

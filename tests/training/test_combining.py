@@ -186,18 +186,24 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
         {"combine": {"name": "liebel-korner", "weighted_tasks": ["sst"]}},
         ["'liebel-korner': 'weighted_tasks': no task 'sst'"],
     ),
-    ({"combine": {"name": "uncertainty", "learning_rate": 0}}, ["combine.losses: option 'rate' of 'uncertainty'"]),
+    (
+        {"combine": {"name": "uncertainty", "learning_rate": 0}},
+        ["option 'learning_rate' of 'uncertainty'"],
+    ),
     ({"combine": {"name": "pcgrad", "reduction": "max"}}, ["combine.gradients: option 'reduction' of 'pcgrad'"]),
     ({"combine": {"layers": [1]}}, ["combine: 'layers' is about changed gradients; name in 'gradients' what"]),
     ({"combine": {"copies": "bf16"}}, ["combine: 'copies' is about changed gradients; name in 'gradients' what"]),
     ({"combine": None}, ["combine: expected a name, or a mapping with 'losses' and 'gradients', found None"]),
-    ({"combine": {"name": "pcgrad", "layers": [9]}}, ["combine.layers: layers are 1 to 2 here", "found [9]"]),
+    (
+        {"combine": {"name": "pcgrad", "layers": [9]}},
+        ["combine.layers: layers are 1 to 2 here", "found [9]"],
+    ),
     ({"combine": {"name": "pcgrad", "gradients": "mgda"}}, ["'pcgrad' stands for 'gradients', which is given as well"]),
     ({"combine": {"losses": "sum", "gradient": "mgda"}}, ["combine.gradient: unknown key. Did you mean 'gradients'?"]),
     ({"phases": [{"combine": {"name": "fixed", "weights": {"x": 1}}}]}, ["phases: phase 1: combine: losses: 'fixed'"]),
     (
         {"tasks": {"mood": {"train": "mood.csv", "layer_factors": {"layers": [3]}}}},
-        ["tasks.mood.layer_factors.layers: layers are 1 to 2 here", "found [3]"],
+        ["tasks.mood.layer_factors.layers: layers are 1 to 2 here", "found [3]", "[no-such-layer]"],
     ),
 ]
 
@@ -211,10 +217,12 @@ def test_refused_before_anything_is_written(
 
 
 def test_short_forms_and_overrides(recipe_file: RecipeFile) -> None:
-    plain = load_recipe(recipe_file(combine="pcgrad"), {"combine.losses": "uncertainty", "combine.losses.rate": 0.1})
+    plain = load_recipe(
+        recipe_file(combine="pcgrad"), {"combine.losses": "uncertainty", "combine.losses.learning_rate": 0.1}
+    )
     assert plain.combine.gradients is not None
     assert plain.combine.gradients.name == "pcgrad"
-    assert plain.combine.losses.model_dump() == {"name": "uncertainty", "options": {"rate": 0.1}}
+    assert plain.combine.losses.model_dump() == {"name": "uncertainty", "options": {"learning_rate": 0.1}}
     long = load_recipe(
         recipe_file(), {"combine": {"name": "pcgrad", "reduction": "mean", "layers": [1], "copies": "bf16"}}
     )

@@ -33,7 +33,7 @@ FACTORS: dict[str, list[Any]] = {
     "losses": [part.name for part in parts("scalarizers")],
     "gradients": [NONE, *(part.name for part in parts("aggregators"))],
     "regularise": [NONE, *(part.name for part in parts("regularisers")), "ball"],
-    "train": ["all", "heads", "top-1", "layers", "layer 1"],
+    "trainable": ["all", "heads", "top-1", "layers", "layer 1"],
     "frozen_dropout": [False, True],
     "head_learning_rate": [NONE, 2e-3],
     "layer_learning_rates": [NONE, "chosen layers"],
@@ -95,7 +95,7 @@ COVER = cover()
 
 def recipe_of(row: dict[str, Any], toy_recipe: Callable[..., dict[str, Any]], name: str) -> dict[str, Any]:
     keys = (
-        "train",
+        "trainable",
         "frozen_dropout",
         "head_learning_rate",
         "layer_learning_rates",

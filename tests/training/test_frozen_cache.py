@@ -19,9 +19,9 @@ from manyheads.inference.predict import predict_tasks
 from manyheads.storage.cache import FORMAT, cache_folder
 from manyheads.tasks.resolve import load_recipe
 from manyheads.tokens.packing import Sequence, pack
-from manyheads.training.frozen_cache import open_frozen_cache
+from manyheads.training.frozen_cache import FrozenCache
 from manyheads.training.schedule import set_trainable
-from manyheads.training.setup import TrainingJob, assemble
+from manyheads.training.setup import Setup, assemble
 from run_files import log_of
 
 ToyRecipe = Callable[..., dict[str, Any]]
@@ -35,43 +35,47 @@ def frozen_folder() -> Path:
     return cache_folder() / FORMAT / "frozen"
 
 
-def first_phase(toy_recipe: ToyRecipe, **changes: Any) -> TrainingJob:
-    """A job that is about to take its first step."""
-    job = assemble(load_recipe(toy_recipe(**changes)), Path("unused"), Reporter(quiet=True))
-    phase = job.schedule.phases[0]
-    set_trainable(job.model, phase, job.recipe.training.frozen_dropout)
-    open_frozen_cache(job, phase)
-    return job
+def first_phase(toy_recipe: ToyRecipe, **changes: Any) -> Setup:
+    """A setup that is about to take its first step."""
+    setup = assemble(load_recipe(toy_recipe(**changes)), Reporter(quiet=True))
+    phase = setup.schedule.phases[0]
+    set_trainable(setup.model, phase, setup.recipe.training.frozen_dropout)
+    FrozenCache(setup.model, setup.datasets, setup.recipe.training, setup.reporter, setup.processes).open(phase)
+    return setup
 
 
-def computed_and_kept(toy_recipe: ToyRecipe, training: dict[str, Any], **changes: Any) -> tuple[TrainingJob, ...]:
-    """The same job twice: frozen states computed at every step, and kept."""
+def computed_and_kept(toy_recipe: ToyRecipe, training: dict[str, Any], **changes: Any) -> tuple[Setup, ...]:
+    """The same setup twice: frozen states computed at every step, and kept."""
     computed, read = (
         first_phase(toy_recipe, training={**training, "frozen_gigabytes": size}, **changes) for size in (0.0, 4.0)
     )
-    assert all(data.frozen is None for data in computed.train.values())
-    assert any(data.frozen is not None for data in read.train.values())
+    assert all(data.frozen is None for data in computed.datasets.train.values())
+    assert any(data.frozen is not None for data in read.datasets.train.values())
     return computed, read
 
 
 def kept(toy_recipe: ToyRecipe, **changes: Any) -> dict[str, Any]:
     """What is kept in the first phase: task → (layer, whether of all tokens)."""
-    job = first_phase(toy_recipe, **changes)
-    return {name: (data.frozen.layer, data.frozen.whole) for name, data in job.train.items() if data.frozen is not None}
+    setup = first_phase(toy_recipe, **changes)
+    return {
+        name: (data.frozen.layer, data.frozen.whole)
+        for name, data in setup.datasets.train.items()
+        if data.frozen is not None
+    }
 
 
-def backward(job: TrainingJob, step: int) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
+def backward(setup: Setup, step: int) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
     """The losses and gradients of a step from the present weights."""
-    job.optimizer.zero_grad(set_to_none=True)
-    phase = job.schedule.phase(step)
-    seeds = (job.recipe.seed, step)
-    losses = job.backward.step(job.rounds_of(step), phase.combination, seeds, phase.regularisers).losses
-    return losses, {name: one.grad for name, one in job.model.named_parameters() if one.grad is not None}
+    setup.optimizer.zero_grad(set_to_none=True)
+    phase = setup.schedule.phase(step)
+    seeds = (setup.recipe.seed, step)
+    losses = setup.backward.step(setup.rounds(step), phase.combination, seeds, phase.regularisers).losses
+    return losses, {name: one.grad for name, one in setup.model.named_parameters() if one.grad is not None}
 
 
-def check_steps(computed: TrainingJob, read: TrainingJob) -> None:
+def check_steps(computed: Setup, read: Setup) -> None:
     """Every step of the one is the same step of the other, from the same weights: rounding is not carried on."""
-    for step in range(computed.steps):
+    for step in range(computed.schedule.steps):
         losses, gradients = backward(computed, step)
         read_losses, read_gradients = backward(read, step)
         assert read_losses == pytest.approx(losses, rel=LOSS)
@@ -101,7 +105,10 @@ def test_kept_states_are_those_of_each_sequence_alone(
     tasks = {"mood": {"train": "mood.csv"}, "near": near}
     computed, read = computed_and_kept(toy_recipe, {**TRAINING, "train": train_what}, tasks=tasks)
     encoder = computed.model.encoder.double().eval()
-    for data, split in [(read.train, computed.train), (read.watched, computed.watched)]:
+    for data, split in [
+        (read.datasets.train, computed.datasets.train),
+        (read.datasets.selection, computed.datasets.selection),
+    ]:
         for task in tasks:
             frozen = data[task].frozen
             assert frozen is not None
@@ -187,13 +194,15 @@ def test_dev_is_kept_where_it_is_read_often_enough(toy_recipe: ToyRecipe) -> Non
     makes 1e-3 of a rounding error."""
     heads = {**TRAINING, "trainable": "heads"}
     computed, read = computed_and_kept(toy_recipe, heads)
-    assert all(data.frozen is None for data in computed.watched.values())
-    assert all(data.frozen is not None for data in read.watched.values())
-    expected, found = (predict_tasks(job.model, job.watched, 10**6) for job in (computed, read))
+    assert all(data.frozen is None for data in computed.datasets.selection.values())
+    assert all(data.frozen is not None for data in read.datasets.selection.values())
+    expected, found = (predict_tasks(setup.model, setup.datasets.selection, 10**6) for setup in (computed, read))
     for task, predictions in expected.items():
         assert found[task] == pytest.approx(predictions, abs=STATES), task
     small = first_phase(toy_recipe, training=heads, evaluate={"max_examples": 1})
-    assert all(data.frozen is None for data in small.watched.values()), "three times one of four rows does not pay"
+    assert all(data.frozen is None for data in small.datasets.selection.values()), (
+        "three times one of four rows does not pay"
+    )
 
 
 @pytest.mark.numeric
@@ -321,5 +330,5 @@ def test_of_two_tasks_on_the_same_texts_one_may_be_kept(toy_recipe: ToyRecipe) -
         tasks={"one": {"train": "mood.csv"}, "other": {"train": "mood.csv"}},
         regularise={"name": "smart", "tasks": ["other"]},
     )
-    assert [name for name, data in read.train.items() if data.frozen is not None] == ["one"]
+    assert [name for name, data in read.datasets.train.items() if data.frozen is not None] == ["one"]
     check_steps(computed, read)

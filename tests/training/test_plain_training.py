@@ -18,7 +18,7 @@ from manyheads import load_recipe
 from manyheads.console import Reporter
 from manyheads.training.loop import train
 from manyheads.training.optim import rate_factor
-from manyheads.training.setup import prepare
+from manyheads.training.setup import assemble
 
 pytestmark = pytest.mark.numeric
 
@@ -38,7 +38,7 @@ def test_one_task_is_the_plain_padded_loop(toy_recipe: Callable[..., dict[str, A
     if encoding == "cross":
         settings["tasks"]["near"]["head"] = {"name": "linear", "dropout": 0}
     recipe = load_recipe(settings)
-    job = prepare(recipe, recipe.folder.with_name("start"), Reporter(quiet=True), overwrite=False)
+    setup = assemble(recipe, Reporter(quiet=True))
     run = train(recipe, quiet=True)
     logged = [json.loads(line) for line in (run.folder / "log.jsonl").read_text().splitlines()]
     losses = [one["loss"]["near"] for one in logged if one["event"] == "step"]
@@ -46,7 +46,7 @@ def test_one_task_is_the_plain_padded_loop(toy_recipe: Callable[..., dict[str, A
     encoder = AutoModel.from_pretrained(settings["encoder"]["name"]).eval()
     tokenizer = AutoTokenizer.from_pretrained(settings["encoder"]["name"], tokenizer_class=PreTrainedTokenizerFast)
     tokenizer.pad_token = "[PAD]"
-    head = job.model.head("near")
+    head = setup.model.head("near")
     pool, out = (head.pooling.dense, head.head.dense) if encoding == "cross" else (None, None)
     parameters = [one for name, one in encoder.named_parameters() if not name.startswith("pooler")]
     parameters += [one for part in (pool, out) if part is not None for one in part.parameters()]
@@ -55,12 +55,12 @@ def test_one_task_is_the_plain_padded_loop(toy_recipe: Callable[..., dict[str, A
         {"params": [one for one in parameters if one.ndim < 2], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.999), eps=1.0)
-    examples = job.train["near"].examples
+    examples = setup.datasets.train["near"].examples
     sides = [column.to_pylist() for column in examples.texts]
     labels = torch.tensor(examples.labels / 5, dtype=torch.float32)
 
     def loss_of(step: int) -> torch.Tensor:
-        rows = job.rounds_of(step)[0][0].rows
+        rows = setup.rounds(step)[0][0].rows
         first, second = ([side[row] for row in rows] for side in sides)
         if encoding == "cross":
             batch = tokenizer(first, second, padding=True, return_tensors="pt")
@@ -75,17 +75,17 @@ def test_one_task_is_the_plain_padded_loop(toy_recipe: Callable[..., dict[str, A
         return ((predicted - labels[rows]) ** 2).mean()
 
     with torch.no_grad():
-        before = sum(loss_of(step).item() for step in range(job.steps))
+        before = sum(loss_of(step).item() for step in range(setup.schedule.steps))
     expected = []
-    for step in range(job.steps):
+    for step in range(setup.schedule.steps):
         loss = loss_of(step)
         expected.append(loss.item())
         for group in optimizer.param_groups:
-            group["lr"] = RATE * rate_factor(step, job.steps, 0.1)
+            group["lr"] = RATE * rate_factor(step, setup.schedule.steps, 0.1)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     assert losses[0] == pytest.approx(expected[0], rel=1e-5)
     assert losses == pytest.approx(expected, rel=1e-4)
     with torch.no_grad():
-        assert sum(loss_of(step).item() for step in range(job.steps)) < 0.5 * before, "it learns"
+        assert sum(loss_of(step).item() for step in range(setup.schedule.steps)) < 0.5 * before, "it learns"

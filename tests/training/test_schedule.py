@@ -18,7 +18,8 @@ from manyheads.model.folder import load_model
 from manyheads.parts.samplers import SamplerInput
 from manyheads.registry import parts
 from manyheads.training.schedule import plan_schedule, set_trainable
-from manyheads.training.setup import prepare
+from manyheads.training.setup import Setup, assemble
+from manyheads.training.trainer import Trainer
 
 ToyRecipe = Callable[..., dict[str, Any]]
 NO_RATE = 1e-30  # no weight moves by even its last bit, so no metric improves by rounding
@@ -33,8 +34,8 @@ def log_of(folder: Path, event: str = "step") -> list[dict[str, Any]]:
     return [one for one in records if one["event"] == event]
 
 
-def make_job(settings: dict[str, Any], folder: Path) -> Any:
-    return prepare(load_recipe(settings), folder, Reporter(quiet=True), overwrite=False)
+def assembled(settings: dict[str, Any]) -> Setup:
+    return assemble(load_recipe(settings), Reporter(quiet=True))
 
 
 # --- what a schedule says --------------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ def test_steps_cut_a_phase_within_an_epoch_and_accumulation_rounds_up() -> None:
 def test_a_recipe_without_phases_is_one() -> None:
     recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "training": {"epochs": 3, "max_steps": 4}})
     schedule = plan_schedule(recipe, SamplerInput({"a": 8}, {"a": 4}, 0))
-    assert (len(schedule.phases), schedule.epoch_ends, schedule.steps, schedule.whole) == (1, [2, 4], 4, 6)
+    assert (len(schedule.phases), schedule.epoch_ends, schedule.steps, schedule.uncut_steps) == (1, [2, 4], 4, 6)
     two = load_recipe(
         {"tasks": {"a": {"train": "a.csv"}}, "training": {"max_steps": 2}, "phases": [{"epochs": 1}, {"epochs": 2}]}
     )
@@ -122,8 +123,8 @@ def changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> 
 def test_only_what_a_phase_trains_changes(
     toy_recipe: ToyRecipe, toy_data: Path, trains: Any, learning: set[str]
 ) -> None:
-    settings = toy_recipe(phases=[{"epochs": 1, "train": trains}])
-    start = make_job(settings, toy_data / "start").model.state_dict()
+    settings = toy_recipe(phases=[{"epochs": 1, "trainable": trains}])
+    start = assembled(settings).model.state_dict()
     run = train(load_recipe(settings), quiet=True)
     moved = changed(start, load_model(run.folder / "best")[0].state_dict())
     found = {name.removeprefix("encoder.") for name in moved if name.startswith("encoder.")}
@@ -132,19 +133,19 @@ def test_only_what_a_phase_trains_changes(
 
 
 def test_frozen_layers_draw_no_dropout(toy_recipe: ToyRecipe, toy_data: Path) -> None:
-    job = make_job(toy_recipe(phases=[{"trainable": "heads"}, {"trainable": [2]}, {}]), toy_data / "run")
-    encoder = job.model.encoder
+    setup = assembled(toy_recipe(phases=[{"trainable": "heads"}, {"trainable": [2]}, {}]))
+    encoder = setup.model.encoder
     assert isinstance(encoder, Bert)
     states = []
-    for phase in job.schedule.phases:
-        set_trainable(job.model, phase)
+    for phase in setup.schedule.phases:
+        set_trainable(setup.model, phase)
         states.append([encoder.training, encoder.dropout.training, *(layer.training for layer in encoder.layers)])
     assert states == [[False] * 4, [True, False, False, True], [True] * 4]
-    for phase in job.schedule.phases:
-        set_trainable(job.model, phase, frozen_dropout=True)
+    for phase in setup.schedule.phases:
+        set_trainable(setup.model, phase, frozen_dropout=True)
         assert encoder.dropout.training, "as in the papers, if that is wanted"
         assert all(layer.training for layer in encoder.layers)
-    assert job.model.head("mood").training
+    assert setup.model.head("mood").training
 
 
 # --- exactness -------------------------------------------------------------------------------------------------
@@ -233,8 +234,8 @@ def test_phases_are_said_logged_and_evaluated(recipe_file: Callable[..., Path], 
         ([{"tasks": ["nera"]}], "phases.1.tasks: no task 'nera'. Did you mean 'near'?"),
         ([{"trainable": [7]}], "phases.1.trainable: layers are 1 to 2 here, 0 is the embeddings; found [7]."),
         (
-            [{}, {"train": "head"}],
-            "phases.2.train: expected 'all', 'heads', 'layers', 'top-N' or a list of layers such as",
+            [{}, {"trainable": "head"}],
+            "phases.2.trainable: expected 'all', 'heads', 'layers', 'top-N' or a list of layers such as",
         ),
         ([{"sampler": {"name": "batch-round-robin", "until": "x"}}], "phases.1.sampler: 'until' is 'largest'"),
         ([{"epoch": 1}], "phases.1.epoch: unknown key. Did you mean 'epochs'?"),
@@ -248,30 +249,36 @@ def test_phases_that_cannot_be(phases: Any, message: str, recipe_file: Callable[
 # --- stop and go -----------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_stops_improving_rests_and_comes_back_when_it_gets_worse(
-    toy_recipe: ToyRecipe, toy_data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_task_that_stops_improving_rests_and_comes_back_when_it_gets_worse(toy_recipe: ToyRecipe) -> None:
     from manyheads.inference.evaluate import Evaluation
-    from manyheads.training.pausing import pause_or_resume
+    from manyheads.training.pausing import PausedTasks
+    from manyheads.training.state import Progress
 
     tasks = toy_recipe()["tasks"]
     tasks["mood"] |= {"patience": 2, "resume_margin": 0.05}
-    job = make_job(toy_recipe(tasks=tasks), toy_data / "run")
-    paused = []
+    setup = assembled(toy_recipe(tasks=tasks))
+    pausing, paused, records = PausedTasks(), [], []
     for step, accuracy in enumerate([0.5, 0.6, 0.6, 0.6, 0.58, 0.5, 0.7, None]):
-        job.progress.step = step
-        job.progress.examples = {"mood": step + 1}
+        progress = Progress(step=step, examples={"mood": step + 1})
         metrics = {"mood": {"accuracy": accuracy}, "near": {"pearson": 0.0}}
-        pause_or_resume(job, Evaluation(metrics, 0.5, {}))
-        paused.append(list(job.progress.paused))
+        records += pausing.update(setup.recipe.tasks, setup.model.tasks, Evaluation(metrics, 0.5, {}), progress)
+        paused.append(list(pausing.paused))
     assert paused == [[], [], [], ["mood"], ["mood"], [], [], []]
-    assert not job.progress.seen_at.keys() - {"mood"}
-    job.progress.paused = ["mood"]
-    assert {batch.task for one in job.rounds_of(0) for batch in one} == {"near"}
-    job.progress.paused = ["mood", "near"]
-    assert job.progress.out_of_patience(job.recipe), "nobody is left to train"
-    assert [(one["step"], one["paused"]) for one in job.progress.pauses] == [(3, ["mood"]), (5, [])]
-    assert [one["task"] for one in log_of(job.folder, "rotation")] == ["mood", "mood"]
+    assert not pausing.examples_at_evaluation.keys() - {"mood"}
+    rounds = setup.datasets.usable(setup.schedule.rounds(0), ["mood"])
+    assert {batch.task for batches in rounds for batch in batches} == {"near"}
+    assert [(change["step"], change["paused"]) for change in pausing.history] == [(3, ["mood"]), (5, [])]
+    assert [(record["event"], record["task"]) for record in records] == [("rotation", "mood")] * 2
+    resumed = PausedTasks()
+    resumed.load_state_dict(json.loads(json.dumps(pausing.state_dict())))
+    assert resumed == pausing
+
+
+def test_where_all_tasks_are_paused_the_run_ends(toy_recipe: ToyRecipe, toy_data: Path) -> None:
+    trainer = Trainer(assembled(toy_recipe()), toy_data / "run")
+    assert trainer.ready()
+    trainer.pausing.paused = ["mood", "near"]
+    assert not trainer.ready(), "nobody is left to train"
 
 
 @pytest.mark.numeric

@@ -153,7 +153,7 @@ def test_existing_run_is_not_overwritten_by_accident(toy_recipe: ToyRecipe, toy_
     other = toy_data / "runs" / "papers"
     other.mkdir()
     (other / "thesis.tex").write_text("years of work")
-    with pytest.raises(UserError, match="not a run folder"):
+    with pytest.raises(UserError, match="not overwritten"):
         train(load_recipe(toy_recipe(name="papers")), overwrite=True, quiet=True)
     assert (other / "thesis.tex").is_file()
     assert run.folder.is_dir()
@@ -219,11 +219,12 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(
     toy_recipe: ToyRecipe, toy_data: Path
 ) -> None:
     recipe = toy_recipe(checkpoint={"every_steps": 1})
-    recipe["training"] |= {"learning_rate": 1e30, "clip": None, "warmup": 0}
+    recipe["training"] |= {"learning_rate": 1e30, "max_grad_norm": None, "warmup": 0}
     with pytest.raises(
         UserError, match=r"Step \d+: the (loss of task '(mood|near)'|gradient of tasks mood, near) is"
     ) as fault:
         run_recipe(recipe)
+    assert fault.value.code == "not-finite"
     folder = toy_data / "runs" / "toy"
     kept = sorted((folder / "checkpoints").glob("step-*"))
     assert str(kept[-1]) in str(fault.value)
@@ -237,8 +238,9 @@ def test_changed_data_is_noticed_on_resume(toy_recipe: ToyRecipe, toy_data: Path
     (run.folder / "metrics.json").unlink()
     file = toy_data / "mood.csv"
     file.write_text(file.read_text().replace("dull", "poor"))
-    with pytest.raises(UserError, match="data has changed"):
+    with pytest.raises(UserError, match="mood train") as fault:
         resume(run.folder, quiet=True)
+    assert fault.value.code == "data-changed"
 
 
 def test_skipped_rows_and_cut_inputs_are_said_at_the_start_and_at_the_end(

@@ -62,7 +62,7 @@ def _would_train(recipe: Recipe, can_load: bool) -> Iterator[Finding]:
         settings.bad_rows = "skip"
     try:
         if can_load:
-            assemble(skipping, skipping.folder, Reporter(quiet=True))
+            assemble(skipping, Reporter(quiet=True))
         else:
             load_tasks(skipping)
     except UserError as fault:

@@ -14,9 +14,11 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train a recipe; for example: manyheads train recipe.yaml training.epochs=1 seed=3"""
+    from manyheads.cli.run_report import write_run_report
     from manyheads.training.loop import train as start_training
 
     run = start_training(read_recipe(recipe, overrides), overwrite, quiet)
+    write_run_report(run, quiet)
     print_metrics(run.metrics, as_json)
 
 
@@ -31,11 +33,17 @@ def pretrain(
 
 def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Go on with a run that was stopped or killed, to the same result."""
+    from manyheads.cli.run_report import write_run_report
     from manyheads.pretraining import is_pretraining, resume_pretraining
+    from manyheads.runs.run import Run
+    from manyheads.training.loop import is_finished
     from manyheads.training.loop import resume as resume_training
 
     if is_pretraining(run):
         print(resume_pretraining(run, quiet))
         return
+    was_finished = is_finished(Run(run))
     finished = resume_training(run, quiet)
+    if not was_finished:
+        write_run_report(finished, quiet)
     print_metrics(finished.metrics, as_json)

@@ -12,6 +12,7 @@ from manyheads.inference.collector import make_collector
 from manyheads.model.multitask import Inputs, ManyHeads, evaluating
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.tasks.task import Task
+from manyheads.tokens.budget import split_by_tokens
 from manyheads.tokens.packing import Sequence, merge_equal
 
 
@@ -63,6 +64,9 @@ def _same_texts(data: dict[str, TaskTokens]) -> list[dict[str, TaskTokens]]:
     return list(groups.values())
 
 
+Readings = dict[str, list[Sequence]]  # the encoder inputs of one row, by task
+
+
 def plan_passes(
     model: ManyHeads, data: dict[str, TaskTokens], rows: dict[str, np.ndarray], tokens_per_pass: int
 ) -> Iterator[list[TaskBatch]]:
@@ -71,26 +75,32 @@ def plan_passes(
     Examples of like length go together, as many as fit: long runs of equal length make attention cheap.
     """
     positions = {name: _positions(rows[name]) for name in data}
-    readings = {name: _reading(model, split) for name, split in data.items()}
-    batches: dict[str, TaskBatch] = {}
-    token_count = 0
-    for row in _by_length(data, rows):
-        names = [name for name in data if row in positions[name]]
-        sequences: dict[tuple[object, ...], list[Sequence]] = {}
-        for name in names:
-            if readings[name] not in sequences:
-                sequences[readings[name]] = data[name].inputs(model, row)
-        size = _token_count(sequences)
-        if token_count and token_count + size > tokens_per_pass:
-            yield list(batches.values())
-            batches, token_count = {}, 0
-        for name in names:
-            batch = batches.setdefault(name, TaskBatch(name))
-            batch.positions.append(positions[name][row])
-            batch.inputs.append(sequences[readings[name]])
-        token_count += size
-    if batches:
+    examples = _read_rows(model, data, positions, _by_length(data, rows))
+    for examples_of_pass in split_by_tokens(examples, _token_count, tokens_per_pass):
+        batches: dict[str, TaskBatch] = {}
+        for row, readings in examples_of_pass:
+            for name, sequences in readings.items():
+                batch = batches.setdefault(name, TaskBatch(name))
+                batch.positions.append(positions[name][row])
+                batch.inputs.append(sequences)
         yield list(batches.values())
+
+
+def _read_rows(
+    model: ManyHeads, data: dict[str, TaskTokens], positions: dict[str, dict[int, int]], ordered_rows: list[int]
+) -> Iterator[tuple[int, Readings]]:
+    """Each row with its inputs; tasks that read it the same way share them."""
+    ways = {name: _reading(model, split) for name, split in data.items()}
+    for row in ordered_rows:
+        sequences: dict[tuple[object, ...], list[Sequence]] = {}
+        readings: Readings = {}
+        for name, split in data.items():
+            if row not in positions[name]:
+                continue
+            if ways[name] not in sequences:
+                sequences[ways[name]] = split.inputs(model, row)
+            readings[name] = sequences[ways[name]]
+        yield row, readings
 
 
 def _positions(rows: np.ndarray) -> dict[int, int]:
@@ -107,16 +117,19 @@ def _by_length(data: dict[str, TaskTokens], rows: dict[str, np.ndarray]) -> list
     return ordered
 
 
-def _token_count(sequences: dict[tuple[object, ...], list[Sequence]]) -> int:
-    """Tokens that the encoder reads for one example, or states where those are cached."""
+def _token_count(example: tuple[int, Readings]) -> int:
+    """Tokens that the encoder reads for one row, or states where those are cached."""
     every_sequence: list[Sequence] = []
-    for side in sequences.values():
-        every_sequence += side
+    for sequences in example[1].values():
+        every_sequence += sequences
     if every_sequence[0].states is None:
         every_sequence, _ = merge_equal(every_sequence, everywhere=True)
     count = 0
+    seen: set[int] = set()
     for sequence in every_sequence:
-        count += len(sequence.ids) if sequence.states is None else len(sequence.states)
+        if id(sequence) not in seen:  # tasks that read a row the same way share its sequences
+            count += len(sequence.ids) if sequence.states is None else len(sequence.states)
+        seen.add(id(sequence))
     return count
 
 

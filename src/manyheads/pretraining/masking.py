@@ -27,7 +27,7 @@ class Vocabulary:
         known = tokenizer.backend.get_vocab(with_added_tokens=True)
         mask = next((known[name] for name in ("[MASK]", "<mask>") if name in known), None)
         if mask is None:
-            raise UserError("pretrain: this encoder's tokenizer has no mask token ([MASK] or <mask>).")
+            raise UserError("pretrain: this encoder's tokenizer has no mask token ([MASK] or <mask>).", "no-mask-token")
         special = {int(one) for one in tokenizer.backend.get_added_tokens_decoder()}
         special_tokens = tokenizer.special_tokens
         special |= {mask, *special_tokens.start.tolist(), *special_tokens.middle.tolist(), *special_tokens.end.tolist()}

@@ -55,7 +55,9 @@ def _lines(root: Path, file: str, recipe: Recipe) -> Strings:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         location = recipe.location("pretrain", "files")
-        raise UserError(f"{location}: '{path}' cannot be read as a text file in UTF-8: {error}.") from None
+        raise UserError(
+            f"{location}: '{path}' cannot be read as a text file in UTF-8: {error}.", "unreadable-file"
+        ) from None
     return Strings.of(line for line in lines if line)
 
 

@@ -22,6 +22,7 @@ from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.folder_checks import MODEL_FILE, is_registered, unknown_parts
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
+from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.storage.files import restore_folder
 from manyheads.tasks.load import load_tasks
 from manyheads.tasks.task import Task
@@ -37,7 +38,7 @@ class Run:
     def __init__(self, folder: str | Path, model: str = "best", imports: Iterable[str | Path] = ()) -> None:
         self.folder = Path(folder)
         self.model_name = model
-        if not all((self.folder / name).is_file() for name in ("recipe.yaml", "log.jsonl")):
+        if not all((self.folder / name).is_file() for name in ("recipe.yaml", LOG_FILE)):
             reason = "not a run folder: it has no recipe.yaml and log.jsonl."
             raise UserError(f"{self.folder}: {reason}", code="not-a-run")
         for file in imports:
@@ -98,8 +99,7 @@ class Run:
 
     def log(self) -> list[dict[str, Any]]:
         """The records of log.jsonl so far; the run may still write it."""
-        lines = (self.folder / "log.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        return RunLog(self.folder / LOG_FILE).records()
 
     @property
     def model(self) -> ManyHeads:

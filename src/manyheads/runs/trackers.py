@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError, nearest
-
-if TYPE_CHECKING:
-    from manyheads.training.setup import TrainingJob
 
 
 def check_trackers(recipe: Recipe) -> None:
@@ -23,10 +20,13 @@ def check_trackers(recipe: Recipe) -> None:
     here = [str(one) for one in get_available_trackers()]
     for name in recipe.trackers:
         if name not in known:
-            raise UserError(f"{recipe.location('trackers')}: no tracker '{name}'.{nearest(name, known)}")
+            raise UserError(
+                f"{recipe.location('trackers')}: no tracker '{name}'.{nearest(name, known)}", "unknown-tracker"
+            )
         if name not in here:
             raise UserError(
-                f"{recipe.location('trackers')}: the package of '{name}' is not installed: pip install {name}"
+                f"{recipe.location('trackers')}: the package of '{name}' is not installed: pip install {name}",
+                "tracker-not-installed",
             )
 
 
@@ -41,16 +41,16 @@ def tracker_settings(recipe: Recipe, folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def tracking(job: TrainingJob) -> Iterator[None]:
+def tracking(recipe: Recipe, accelerator: Any) -> Iterator[None]:
     """Trackers are open while a run works, and closed whatever ends it."""
-    if not job.recipe.trackers:
+    if not recipe.trackers:
         yield
         return
-    job.accelerator.init_trackers(job.recipe.name, config=dict(_flat(job.recipe.model_dump(mode="json"))))
+    accelerator.init_trackers(recipe.name, config=dict(_flat(recipe.model_dump(mode="json"))))
     try:
         yield
     finally:
-        for one in job.accelerator.trackers:
+        for one in accelerator.trackers:
             one.finish()
 
 

@@ -10,17 +10,16 @@ run holds the lock of its log, whichever study started it.
 from __future__ import annotations
 
 import fcntl
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from manyheads.errors import UserError
+from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.studies.store import ResultStore
 from manyheads.studies.variants import PlannedRun
 
 State = Literal["finished", "running", "failed", "stopped", "to do"]
-LOG_TAIL_BYTES = 4096  # enough for the last record of a log
 
 
 @dataclass(frozen=True)
@@ -97,19 +96,11 @@ def failure_reason(log: Path) -> str:
 
 def share_of_steps(run_folder: Path) -> float:
     """How much of its steps a run has done."""
-    log = run_folder / "log.jsonl"
-    if not log.is_file():
+    log = RunLog(run_folder / LOG_FILE)
+    first, last = log.first(), log.last()
+    if first is None or last is None or "steps" not in first:
         return 0.0
-    with log.open("rb") as file:
-        first_line = file.readline()
-        file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
-        last_lines = file.read().splitlines()
-    try:
-        steps = json.loads(first_line)["steps"]
-        step = json.loads(last_lines[-1])["step"]
-    except (ValueError, KeyError, IndexError):
-        return 0.0
-    return step / max(1, steps)
+    return float(last["step"]) / max(1, first["steps"])
 
 
 def _is_locked(log: Path) -> bool:

@@ -255,13 +255,22 @@ def _metric_reasons(task: Task) -> Iterator[tuple[str, str | None]]:
         yield "metrics", "a metric is named twice."
 
 
-def task_faults(task: Task, recipe: Recipe, processes: int = 1) -> list[Fault]:
+def batch_faults(recipe: Recipe, tasks: dict[str, Task], processes: int) -> list[Fault]:
+    """Losses that compare the examples of a batch, where batches are cut up."""
+    faults = []
+    for task in tasks.values():
+        for part, reason in _batch_reasons(task, recipe, processes):
+            faults.append(Fault(("tasks", task.name, part), reason))
+    return faults
+
+
+def task_faults(task: Task, recipe: Recipe) -> list[Fault]:
     """Everything about a task whose labels have been read. Later checks need what earlier ones found right."""
     reasons = incompatible_parts(task)
     if not reasons and task.head_of is None:
         reasons = _refused_options(task)
     if not reasons:
-        reasons = _batch_reasons(task, recipe, processes)
+        reasons = _batch_reasons(task, recipe, processes=1)
     return [Fault(("tasks", task.name, part), reason) for part, reason in reasons]
 
 
@@ -299,10 +308,14 @@ def _batch_reasons(task: Task, recipe: Recipe, processes: int) -> list[tuple[str
 # --- the encoder ------------------------------------------------------------------------------------------------
 
 
-def encoder_faults(recipe: Recipe, encoder: Encoder) -> Iterator[Fault]:
-    """Lengths and layers that this encoder does not have, wherever a recipe names some."""
+def length_faults(recipe: Recipe, encoder: Encoder) -> Iterator[Fault]:
     if (recipe.encoder.max_length or 0) > encoder.max_length:
         yield Fault(("encoder", "max_length"), f"this encoder reads at most {encoder.max_length} tokens.")
+
+
+def encoder_faults(recipe: Recipe, encoder: Encoder) -> Iterator[Fault]:
+    """Lengths and layers that this encoder does not have, wherever a recipe names some."""
+    yield from length_faults(recipe, encoder)
     separate_layers = len(encoder.layers) > 0
     if not separate_layers and recipe.training.layer_decay != 1:
         yield Fault(

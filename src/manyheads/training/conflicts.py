@@ -1,28 +1,28 @@
 """How far the tasks' gradients agree: measured while training, at a bounded cost.
 
 Measuring takes the batches of a step once more, task by task, with dropout of its own: it changes nothing in the
-training. Where an aggregator makes task gradients anyway, they are measured for nothing.
+training. Where an aggregator makes task gradients anyway, they are measured at no cost.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.samplers import Batch
 from manyheads.seeding import generator
-from manyheads.training.gradients.backward import Step
+from manyheads.training.datasets import Round, batches_of
+from manyheads.training.gradients.backward import Backward, Step
 from manyheads.training.gradients.task_gradients import layer_name
-
-if TYPE_CHECKING:
-    from manyheads.training.schedule import Phase
-    from manyheads.training.setup import TrainingJob
-
+from manyheads.training.schedule import Phase
+from manyheads.training.state import Progress
 
 FREE_EVERY = 10  # steps, where measuring costs nothing but lines in the log
 
@@ -35,65 +35,83 @@ class Measured:
     gramians: dict[str, Tensor] | None
     seconds: float
 
-    def record(self, done: Step, phase: Phase) -> dict[str, Any]:
+    def record(self, step: Step, phase: Phase) -> dict[str, Any]:
         """For the log: per layer group each task's norm, and the cosine of each pair; and what the step itself did."""
-        gramians = done.gramians if self.gramians is None else self.gramians
-        tasks = list(done.weights) if self.gramians is None else self.tasks
-        aggregator, layers = phase.combination.aggregator, phase.combination.layers
-        surgery = {}
-        if aggregator is not None:
-            operated = list(gramians) if layers is None else [layer_name(layer) for layer in layers]
-            surgery = {"surgery": done.weights, "operated": operated}
-        norms = {group: gramian.diagonal().clamp(min=0).sqrt() for group, gramian in gramians.items()}
-        return {
-            "event": "conflicts",
-            "tasks": tasks,
-            "trained": list(done.losses),
-            **surgery,
-            "norms": {group: [_short(float(one)) for one in values] for group, values in norms.items()},
-            "cosines": {
-                group: [_cosine(gramian, i, j) for i, j in combinations(range(len(tasks)), 2)]
-                for group, gramian in gramians.items()
-            },
-            "took": round(self.seconds, 3),
-        }
+        tasks, gramians = self.tasks, self.gramians
+        if gramians is None:
+            tasks, gramians = list(step.weights), step.gramians
+        record: dict[str, Any] = {"event": "conflicts", "tasks": tasks, "trained": list(step.losses)}
+        if phase.combination.aggregator is not None:
+            layers = phase.combination.layers
+            record["surgery"] = step.weights
+            record["operated"] = list(gramians) if layers is None else [layer_name(layer) for layer in layers]
+        record["norms"] = {group: _norms(gramian) for group, gramian in gramians.items()}
+        record["cosines"] = {group: _cosines(gramian) for group, gramian in gramians.items()}
+        record["took"] = round(self.seconds, 3)
+        return record
 
 
-def measure_conflicts(job: TrainingJob, phase: Phase, rounds: list[list[Batch]]) -> Measured | None:
-    """The task gradients of this step, if it is time: so often that the share of work that is allowed is kept."""
-    progress, share = job.progress, job.recipe.training.conflicts
-    tasks = [task for task in phase.settings.tasks or job.model.tasks if task not in progress.paused]
-    if not share or len(tasks) < 2 or not job.backward.shares(phase.trainable):
-        return None
-    here = sum(len(batch.rows) for one in rounds for batch in one)
-    allowed = share * (sum(progress.examples.values()) + here) - progress.measured
-    absent = [task for task in tasks if task not in {batch.task for one in rounds for batch in one}]
-    needed = here + sum(job.batch_sizes[task] for task in absent)
-    if phase.combination.aggregator is not None and phase.combination.layers is None and not absent:
-        free = share >= 1 or progress.step % FREE_EVERY == FREE_EVERY - 1
-        return Measured(tasks, None, 0.0) if free else None
-    if needed > allowed:
-        return None
-    progress.measured += needed
-    began = time.monotonic()
-    seeds = (job.recipe.seed, progress.step)
-    wanted = [*rounds, [_some(job, task) for task in absent]]
-    gramians = job.backward.measure(wanted, phase.combination, seeds, phase.regularisers)
-    order = list(dict.fromkeys(batch.task for one in wanted for batch in one))
-    return Measured(order, gramians, time.monotonic() - began) if gramians else None
+class ConflictMeter:
+    """Measures so often that it takes at most a share of the training's examples. The count is kept in checkpoints."""
+
+    def __init__(
+        self, backward: Backward, train: dict[str, TaskTokens], batch_sizes: dict[str, int], share: float, seed: int
+    ) -> None:
+        self.backward, self.train, self.batch_sizes = backward, train, batch_sizes
+        self.share, self.seed = share, seed
+        self.measured_examples = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"measured_examples": self.measured_examples}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.measured_examples = state.get("measured_examples", state.get("measured", 0))
+
+    def measure(
+        self, phase: Phase, rounds: list[Round], progress: Progress, paused: Collection[str]
+    ) -> Measured | None:
+        """The task gradients of this step, if it is time."""
+        tasks = [task for task in phase.settings.tasks or self.backward.model.tasks if task not in paused]
+        if not self.share or len(tasks) < 2 or not self.backward.shares(phase.trainable):
+            return None
+        batches = batches_of(rounds)
+        drawn = {batch.task for batch in batches}
+        absent = [task for task in tasks if task not in drawn]
+        if phase.combination.aggregator is not None and phase.combination.layers is None and not absent:
+            now = self.share >= 1 or progress.step % FREE_EVERY == FREE_EVERY - 1
+            return Measured(tasks, None, 0.0) if now else None
+        step_examples = sum(len(batch.rows) for batch in batches)
+        allowed = self.share * (sum(progress.examples.values()) + step_examples) - self.measured_examples
+        needed = step_examples + sum(self.batch_sizes[task] for task in absent)
+        if needed > allowed:
+            return None
+        self.measured_examples += needed
+        began = time.monotonic()
+        all_tasks = [*rounds, [self._draw(task, progress.step) for task in absent]]
+        gramians = self.backward.measure(all_tasks, phase.combination, (self.seed, progress.step), phase.regularisers)
+        if not gramians:
+            return None
+        order = list(dict.fromkeys(batch.task for batch in batches_of(all_tasks)))
+        return Measured(order, gramians, time.monotonic() - began)
+
+    def _draw(self, task: str, step: int) -> Batch:
+        """A batch of a task that the step does not have, drawn for this purpose alone."""
+        rows = self.train[task].examples.labelled_rows
+        size = min(len(rows), self.batch_sizes[task])
+        return Batch(task, generator(self.seed, step, "conflicts", task).choice(rows, size=size, replace=False))
 
 
-def _some(job: TrainingJob, task: str) -> Batch:
-    """A batch of a task that the step does not have, drawn for this purpose alone."""
-    rows = job.train[task].examples.labelled_rows
-    drawn = generator(job.recipe.seed, job.progress.step, "conflicts", task)
-    return Batch(task, drawn.choice(rows, size=min(len(rows), job.batch_sizes[task]), replace=False))
+def _norms(gramian: Tensor) -> list[float]:
+    return [_short(norm) for norm in gramian.diagonal().clamp(min=0).sqrt().tolist()]
 
 
-def _cosine(gramian: Tensor, i: int, j: int) -> float | None:
-    """None where one of the two has no gradient here."""
-    size = float(torch.sqrt(gramian[i, i] * gramian[j, j]))
-    return _short(float(gramian[i, j]) / size) if size > 0 else None
+def _cosines(gramian: Tensor) -> list[float | None]:
+    """Of each pair of tasks; None where one of the two has no gradient in this layer group."""
+    cosines: list[float | None] = []
+    for i, j in combinations(range(len(gramian)), 2):
+        size = float(torch.sqrt(gramian[i, i] * gramian[j, j]))
+        cosines.append(_short(float(gramian[i, j]) / size) if size > 0 else None)
+    return cosines
 
 
 def _short(value: float) -> float:

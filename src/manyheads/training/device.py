@@ -1,4 +1,4 @@
-"""Does this processor do what it announces? Some virtual machines name AMX and kill a process that uses it."""
+"""The device a run works on, through accelerate. CPUs that advertise AMX but crash on it are detected first."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from manyheads.config.recipe import Recipe
+from manyheads.console import Reporter
 from manyheads.errors import UserError
+from manyheads.runs.trackers import check_trackers, tracker_settings
 
 ANNOUNCED = "amx_bf16"  # the instructions, as /proc/cpuinfo names them
 LIMIT = "ONEDNN_MAX_CPU_ISA"  # what keeps torch from them
@@ -19,13 +26,33 @@ with torch.autocast("cpu", dtype=torch.bfloat16):
 """
 
 
+def start_accelerator(recipe: Recipe, reporter: Reporter) -> Any:
+    """accelerate, with the recipe's device and precision."""
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+    from accelerate.utils import InitProcessGroupKwargs
+
+    check_trackers(recipe)
+    precision = "no" if recipe.training.precision == "float32" else recipe.training.precision
+    AcceleratorState._reset_state()  # accelerate keeps the first run's precision for the life of the process
+    on_cpu = recipe.training.device == "cpu" or not torch.accelerator.is_available()
+    patient = InitProcessGroupKwargs(timeout=timedelta(hours=12))  # the first process evaluates alone
+    trackers = tracker_settings(recipe, recipe.folder)
+    accelerator = Accelerator(cpu=on_cpu, mixed_precision=precision, kwargs_handlers=[patient], **trackers)
+    if precision == "bf16" and accelerator.device.type == "cpu" and accelerator.is_main_process:
+        check_bfloat16(recipe.location("training", "precision"))
+        reporter.say("warning: on a CPU bf16 is mostly slower than float32 (training.precision)")
+    return accelerator
+
+
 def check_bfloat16(location: str, probe: str = PROBE) -> None:
-    """Try bfloat16 in a process of its own, where AMX is announced: better one message than a run that is killed."""
-    processor = Path("/proc/cpuinfo")
-    if LIMIT in os.environ or not processor.is_file() or ANNOUNCED not in processor.read_text(encoding="utf-8"):
+    """Try bfloat16 in a process of its own, where AMX is advertised: better one message than a run that is killed."""
+    cpu_info = Path("/proc/cpuinfo")
+    if LIMIT in os.environ or not cpu_info.is_file() or ANNOUNCED not in cpu_info.read_text(encoding="utf-8"):
         return
     if subprocess.run([sys.executable, "-c", probe], capture_output=True).returncode == -signal.SIGILL:
         raise UserError(
-            f"{location}: this processor announces instructions for bf16 (AMX) and stops at them. "
-            f"Set the environment variable {LIMIT}=AVX512_CORE_FP16, or take float32."
+            f"{location}: this CPU advertises instructions for bf16 (AMX) and crashes on them. "
+            f"Set the environment variable {LIMIT}=AVX512_CORE_FP16, or take float32.",
+            "bf16-crashes",
         )

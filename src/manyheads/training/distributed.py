@@ -107,6 +107,7 @@ def join_processes(accelerator: Any, asked: int | None, location: str) -> Proces
     if asked is not None and found.count != asked:
         raise UserError(
             f"{location}: {asked} processes were asked for, {found.count} came up. Start them with torchrun: "
-            f"torchrun --standalone --nproc_per_node {asked} -m manyheads train RECIPE (or resume RUN)"
+            f"torchrun --standalone --nproc_per_node {asked} -m manyheads train RECIPE (or resume RUN)",
+            "wrong-process-count",
         )
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,14 @@ import torch
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter, duration
 from manyheads.inference.predict import predict_tasks
-from manyheads.parts.samplers import Batch
+from manyheads.model.multitask import ManyHeads
 from manyheads.seeding import generator
-from manyheads.training.frozen_cache import describe_frozen_cache, worth_caching
+from manyheads.training.datasets import Datasets, batches_of
+from manyheads.training.frozen_cache import FrozenCache
+from manyheads.training.gradients.backward import Backward
 from manyheads.training.optim import parameter_groups
-from manyheads.training.schedule import set_trainable
-from manyheads.training.setup import TrainingJob, assemble
+from manyheads.training.schedule import Phase, Schedule, set_trainable
+from manyheads.training.setup import assemble
 from manyheads.training.summary import describe_combination, describe_regularisers
 
 COUNTED_STEPS = 20_000  # that `train` goes through before it starts, which takes about a second
@@ -68,147 +70,188 @@ class Plan:
 
 def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = True) -> Plan:
     """The plan of a recipe; `timed` also runs a few steps on the real encoder."""
-    job = assemble(recipe, recipe.folder, reporter or Reporter(quiet=True))
-    tasks = _count(job)
-    phases = [
-        {
-            "phase": phase.name,
-            "steps": phase.end - phase.first,
-            "rounds per epoch": phase.sampler.epochs[0],
-            "epochs": len(phase.epoch_ends),
-            "sampler": (phase.settings.sampler or recipe.sampler).name,
-            "trains": str(phase.trainable),
-            "learning_rate": phase.peak,
-            "schedule": f"{phase.shape} after a warm-up of {phase.warmup:.0%}" if phase.warmup else phase.shape,
-            "keeps": describe_frozen_cache(job, kept) if (kept := worth_caching(job, phase)) else "",
-            "combines": describe_combination(job, phase),
-            "regularises": describe_regularisers(job, phase),
-            "an epoch": phase.sampler.epoch_description,
-        }
-        for phase in job.schedule.phases
-    ]
-    seconds, memory = _time(job) if timed else (None, None)
-    epochs = len(job.schedule.epoch_ends)
-    return Plan(tasks, phases, job.steps, epochs, _groups(job), _advise(tasks), job.notes, seconds, memory)
+    reporter = reporter or Reporter(quiet=True)
+    setup = assemble(recipe, reporter)
+    model, datasets, schedule = setup.model, setup.datasets, setup.schedule
+    cache = FrozenCache(model, datasets, recipe.training, setup.reporter, setup.processes)
+    tasks = _count(model, datasets, schedule)
+    plan = Plan(
+        tasks=tasks,
+        phases=[_describe_phase(recipe, model, phase, cache) for phase in schedule.phases],
+        steps=schedule.steps,
+        epochs=len(schedule.epoch_ends),
+        groups=_groups(recipe, model, schedule),
+        advice=_advise(tasks),
+        notes=datasets.notes,
+    )
+    if not timed:
+        return plan
+    seconds = _time_steps(recipe, model, datasets, schedule, setup.backward, setup.optimizer)
+    seconds += _time_evaluations(recipe, model, datasets, schedule)
+    return replace(plan, seconds=seconds, memory=peak_gigabytes())
 
 
-def _groups(job: TrainingJob) -> list[dict[str, Any]]:
+def _describe_phase(recipe: Recipe, model: ManyHeads, phase: Phase, cache: FrozenCache) -> dict[str, Any]:
+    cached = cache.entries(phase)
+    return {
+        "phase": phase.name,
+        "steps": phase.end - phase.first,
+        "rounds per epoch": phase.sampler.epochs[0],
+        "epochs": len(phase.epoch_ends),
+        "sampler": (phase.settings.sampler or recipe.sampler).name,
+        "trains": str(phase.trainable),
+        "learning_rate": phase.peak,
+        "schedule": f"{phase.shape} after a warm-up of {phase.warmup:.0%}" if phase.warmup else phase.shape,
+        "keeps": cache.describe(cached) if cached else "",
+        "combines": describe_combination(recipe, model, phase),
+        "regularises": describe_regularisers(model, phase),
+        "an epoch": phase.sampler.epoch_description,
+    }
+
+
+def _groups(recipe: Recipe, model: ManyHeads, schedule: Schedule) -> list[dict[str, Any]]:
     """What learns in each phase, by groups with their peak rates; and how much does not."""
-    found: list[dict[str, Any]] = []
-    whole = sum(one.numel() for one in job.model.parameters())
-    for phase in job.schedule.phases:
-        set_trainable(job.model, phase, job.recipe.training.frozen_dropout)
-        training = job.recipe.training.model_copy(update={"learning_rate": phase.peak})
-        groups = [
-            {
-                "phase": phase.name,
-                "group": group["name"],
-                "parameters": sum(one.numel() for one in group["params"]),
-                "learning_rate": group["lr"],
-                "decay": group["weight_decay"],
-            }
-            for group in parameter_groups(job.model, training, [phase.combination.scalarizer])
-        ]
-        learns = sum(one.numel() for one in job.model.parameters() if one.requires_grad)
-        still = {"phase": phase.name, "group": FROZEN, "parameters": whole - learns, "learning_rate": 0.0, "decay": 0.0}
-        found += [*groups, *([still] if whole > learns else [])]
-    return found
+    groups: list[dict[str, Any]] = []
+    total = sum(parameter.numel() for parameter in model.parameters())
+    for phase in schedule.phases:
+        set_trainable(model, phase, recipe.training.frozen_dropout)
+        training = recipe.training.model_copy(update={"learning_rate": phase.peak})
+        for group in parameter_groups(model, training, [phase.combination.scalarizer]):
+            groups.append(
+                {
+                    "phase": phase.name,
+                    "group": group["name"],
+                    "parameters": sum(parameter.numel() for parameter in group["params"]),
+                    "learning_rate": group["lr"],
+                    "decay": group["weight_decay"],
+                }
+            )
+        learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+        if learning < total:
+            frozen = {"phase": phase.name, "group": FROZEN, "parameters": total - learning}
+            groups.append({**frozen, "learning_rate": 0.0, "decay": 0.0})
+    return groups
 
 
-def short_plan(job: TrainingJob) -> list[str]:
+def short_plan(model: ManyHeads, datasets: Datasets, schedule: Schedule) -> list[str]:
     """How often each task will be seen, and advice: what `train` says before it starts. Long runs are not counted."""
-    if job.steps > COUNTED_STEPS:
+    if schedule.steps > COUNTED_STEPS:
         return ["`manyheads plan` counts how often each task will be seen"]
-    tasks = _count(job)
-    seen = ", ".join(f"{one.task} {one.passes:.2f}" for one in tasks)
-    return [f"passes over each task: {seen}", *(f"advice: {one}" for one in _advise(tasks))]
+    tasks = _count(model, datasets, schedule)
+    passes = ", ".join(f"{task.task} {task.passes:.2f}" for task in tasks)
+    return [f"passes over each task: {passes}", *(f"advice: {advice}" for advice in _advise(tasks))]
 
 
-def _count(job: TrainingJob) -> list[TaskPlan]:
+def _count(model: ManyHeads, datasets: Datasets, schedule: Schedule) -> list[TaskPlan]:
     """By going through every round of the run: what a sampler says of itself is not taken on trust."""
-    seen = {name: np.zeros(len(data), dtype=np.int64) for name, data in job.train.items()}
-    batches = dict.fromkeys(seen, 0)
-    in_epoch = dict.fromkeys(seen, 0)
-    most_in_epoch = dict.fromkeys(seen, 0)
-    ends = set(job.schedule.epoch_ends)
-    for step in range(job.steps):
-        for batch in (batch for one in job.rounds_of(step) for batch in one):
-            seen[batch.task][batch.rows] += 1
+    row_counts = {name: np.zeros(len(data), dtype=np.int64) for name, data in datasets.train.items()}
+    batches = dict.fromkeys(row_counts, 0)
+    examples_in_epoch = dict.fromkeys(row_counts, 0)
+    largest_epoch = dict.fromkeys(row_counts, 0)
+    epoch_ends = schedule.epoch_ends
+    last_steps = set(epoch_ends)
+    for step in range(schedule.steps):
+        for batch in batches_of(datasets.usable(schedule.rounds(step))):
+            row_counts[batch.task][batch.rows] += 1
             batches[batch.task] += 1
-            in_epoch[batch.task] += len(batch.rows)
-        if step + 1 in ends or step + 1 == job.steps:
-            most_in_epoch = {name: max(most_in_epoch[name], count) for name, count in in_epoch.items()}
-            in_epoch = dict.fromkeys(seen, 0)
-    examples = {name: int(counts.sum()) for name, counts in seen.items()}
-    return [
-        TaskPlan(
-            task=name,
-            examples=task.train_examples,
-            batch_size=job.batch_sizes[name],
-            batches_per_pass=-(-len(job.train[name]) // job.batch_sizes[name]),
-            batches=batches[name],
-            batches_per_epoch=batches[name] / len(job.schedule.epoch_ends),
-            passes=examples[name] / task.train_examples,
-            passes_per_epoch=most_in_epoch[name] / task.train_examples,
-            most_seen=int(seen[name].max()),
-            never_seen=int((seen[name][job.train[name].examples.labelled] == 0).sum()),
-            share_of_batches=batches[name] / max(1, sum(batches.values())),
-            share_of_examples=examples[name] / max(1, sum(examples.values())),
+            examples_in_epoch[batch.task] += len(batch.rows)
+        if step + 1 in last_steps:
+            for name, count in examples_in_epoch.items():
+                largest_epoch[name] = max(largest_epoch[name], count)
+            examples_in_epoch = dict.fromkeys(row_counts, 0)
+    examples = {name: int(counts.sum()) for name, counts in row_counts.items()}
+    all_batches, all_examples = max(1, sum(batches.values())), max(1, sum(examples.values()))
+    plans = []
+    for name, task in model.tasks.items():
+        data, batch_size, counts = datasets.train[name], schedule.batch_sizes[name], row_counts[name]
+        plans.append(
+            TaskPlan(
+                task=name,
+                examples=task.train_examples,
+                batch_size=batch_size,
+                batches_per_pass=-(-len(data) // batch_size),
+                batches=batches[name],
+                batches_per_epoch=batches[name] / len(epoch_ends),
+                passes=examples[name] / task.train_examples,
+                passes_per_epoch=largest_epoch[name] / task.train_examples,
+                most_seen=int(counts.max()),
+                never_seen=int((counts[data.examples.labelled] == 0).sum()),
+                share_of_batches=batches[name] / all_batches,
+                share_of_examples=examples[name] / all_examples,
+            )
         )
-        for name, task in job.model.tasks.items()
-    ]
+    return plans
 
 
 def _advise(tasks: list[TaskPlan]) -> list[str]:
-    found = []
-    for one in tasks:
-        if not one.batches:
-            found.append(f"{one.task} is never trained on: no phase has it, or the run is too short.")
-        elif one.never_seen:
-            found.append(
-                f"{one.task} is not seen in full: {one.never_seen:,} of {one.examples:,} examples never come. More "
+    advice = []
+    for task in tasks:
+        if not task.batches:
+            advice.append(f"{task.task} is never trained on: no phase has it, or the run is too short.")
+        elif task.never_seen:
+            advice.append(
+                f"{task.task} is not seen in full: {task.never_seen:,} of {task.examples:,} examples never come. More "
                 "epochs, or a sampler that ends with this task, would use them."
             )
-        if one.passes_per_epoch > OFTEN:
-            found.append(
-                f"{one.task} is passed {one.passes_per_epoch:.1f} times in an epoch, which invites over-fitting "
+        if task.passes_per_epoch > OFTEN:
+            advice.append(
+                f"{task.task} is passed {task.passes_per_epoch:.1f} times in an epoch, which invites over-fitting "
                 "(paper E saw it at 16). Samplers `capped`, `full-data` or `proportional` repeat it less."
             )
-    return found
+    return advice
 
 
-def _time(job: TrainingJob) -> tuple[float, float]:
-    """Seconds for the run, and the most memory in gigabytes, from a few steps and a little of dev."""
-    recipe = job.recipe
-    some = generator(recipe.seed, "plan").permutation(job.steps).tolist()
-    largest = max(some[:LOOKED_AT], key=lambda step: _tokens(job, step))
-    taken: list[float] = []
-    for number, step in enumerate([largest, *sorted(some[:TIMED_STEPS])]):
-        phase = job.schedule.phase(step)
-        job.schedule.begin(phase, job.model)
-        set_trainable(job.model, phase, recipe.training.frozen_dropout)
-        for group in job.optimizer.param_groups:
+# --- how long ----------------------------------------------------------------------------------------------------
+
+
+def _time_steps(
+    recipe: Recipe,
+    model: ManyHeads,
+    datasets: Datasets,
+    schedule: Schedule,
+    backward: Backward,
+    optimizer: torch.optim.Optimizer,
+) -> float:
+    """Seconds for all steps, from a few of them; the one with most tokens goes first, for its memory."""
+    steps = generator(recipe.seed, "plan").permutation(schedule.steps).tolist()
+    largest = max(steps[:LOOKED_AT], key=lambda step: _tokens(datasets, schedule, step))
+    seconds: list[float] = []
+    for step in [largest, *sorted(steps[:TIMED_STEPS])]:
+        phase = schedule.phase(step)
+        schedule.begin(phase, model)
+        set_trainable(model, phase, recipe.training.frozen_dropout)
+        for group in optimizer.param_groups:
             group["lr"] = 0.0  # the work of a step without its effect
-        rounds: list[list[Batch]] = job.rounds_of(step)
+        rounds = datasets.usable(schedule.rounds(step))
         began = time.monotonic()
-        job.backward.step(rounds, phase.combination, (recipe.seed, step), phase.regularisers)
-        job.optimizer.step()
-        job.optimizer.zero_grad(set_to_none=True)
-        if number:  # the first one warms up, and takes the most memory
-            taken.append(time.monotonic() - began)
+        backward.step(rounds, phase.combination, (recipe.seed, step), phase.regularisers)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        seconds.append(time.monotonic() - began)
+    return float(np.mean(seconds[1:])) * schedule.steps  # the first one warms up
+
+
+def _time_evaluations(recipe: Recipe, model: ManyHeads, datasets: Datasets, schedule: Schedule) -> float:
+    """Seconds for all evaluations, from a few examples."""
+    evaluated = datasets.selection_rows
+    timed = {name: rows[:TIMED_EXAMPLES] for name, rows in evaluated.items()}
     began = time.monotonic()
-    rows = {name: some[:TIMED_EXAMPLES] for name, some in job.watched_rows.items()}
-    predict_tasks(job.model, job.watched, recipe.evaluate.tokens_per_pass, rows)
-    each = (time.monotonic() - began) / max(1, sum(map(len, rows.values())))
-    often = job.steps // recipe.evaluate.every_steps if recipe.evaluate.every_steps else 0
-    while_training = (len(job.schedule.epoch_ends) + often) * sum(map(len, job.watched_rows.values()))
-    evaluated = while_training + sum(map(len, job.dev.values())) + sum(map(len, job.test.values()))
-    return float(np.mean(taken)) * job.steps + each * evaluated, peak_gigabytes()
+    predict_tasks(model, datasets.selection, recipe.evaluate.tokens_per_pass, timed)
+    seconds_per_example = (time.monotonic() - began) / max(1, sum(map(len, timed.values())))
+    evaluations = len(schedule.epoch_ends)
+    if recipe.evaluate.every_steps:
+        evaluations += schedule.steps // recipe.evaluate.every_steps
+    examples = evaluations * sum(map(len, evaluated.values()))
+    examples += sum(map(len, datasets.dev.values())) + sum(map(len, datasets.test.values()))
+    return seconds_per_example * examples
 
 
-def _tokens(job: TrainingJob, step: int) -> int:
-    batches = [batch for one in job.rounds_of(step) for batch in one]
-    return sum(int(column.lengths_of(batch.rows).sum()) for batch in batches for column in job.train[batch.task].texts)
+def _tokens(datasets: Datasets, schedule: Schedule, step: int) -> int:
+    tokens = 0
+    for batch in batches_of(datasets.usable(schedule.rounds(step))):
+        for column in datasets.train[batch.task].texts:
+            tokens += int(column.lengths_of(batch.rows).sum())
+    return tokens
 
 
 def peak_gigabytes() -> float:
@@ -218,23 +261,17 @@ def peak_gigabytes() -> float:
     return kilobytes / 1e6 if sys.platform != "darwin" else kilobytes / 1e9  # there it is bytes
 
 
+# --- in words ----------------------------------------------------------------------------------------------------
+
+
 def describe_plan(plan: Plan) -> str:
     """The sentences below the table."""
-    lines = [
-        f"phase {one['phase']}: {one['steps']:,} steps, {one['epochs']} epoch{'s' if one['epochs'] > 1 else ''}, "
-        f"{one['rounds per epoch']:,} rounds each, {one['sampler']}, trains {one['trains']}, "
-        f"learning rate {one['learning_rate']:g} ({one['schedule']}), "
-        f"{one['combines']}{', regularised by ' + one['regularises'] if one['regularises'] else ''}. "
-        f"{one['an epoch']}"
-        for one in plan.phases
-    ]
-    several = len(plan.phases) > 1
-    for one in plan.groups:
-        where = f"parameters of phase {one['phase']}" if several else "parameters"
-        rate = "" if one["group"] == FROZEN else f" at rate {one['learning_rate']:g}, decay {one['decay']:g}"
-        lines.append(f"{where}: {one['group']}: {one['parameters']:,}{rate}")
-    kept = [one["keeps"] for one in plan.phases if one["keeps"]]
-    lines += [f"{one}; the time below is without that" for one in kept]
+    lines = [_describe_planned_phase(phase) for phase in plan.phases]
+    for group in plan.groups:
+        lines.append(_describe_group(group, several_phases=len(plan.phases) > 1))
+    for phase in plan.phases:
+        if phase["keeps"]:
+            lines.append(f"{phase['keeps']}; the time below is without that")
     lines.append(f"{plan.steps:,} steps in all")
     if plan.seconds is not None:
         lines.append(
@@ -242,5 +279,24 @@ def describe_plan(plan: Plan) -> str:
             f"(from {TIMED_STEPS} timed steps)"
         )
     lines += [f"note: {note}" for note in plan.notes]
-    lines += [f"advice: {one}" for one in plan.advice]
+    lines += [f"advice: {advice}" for advice in plan.advice]
     return "\n".join(lines)
+
+
+def _describe_planned_phase(phase: dict[str, Any]) -> str:
+    epochs = f"{phase['epochs']} epoch{'s' if phase['epochs'] > 1 else ''}"
+    regularised = f", regularised by {phase['regularises']}" if phase["regularises"] else ""
+    return (
+        f"phase {phase['phase']}: {phase['steps']:,} steps, {epochs}, "
+        f"{phase['rounds per epoch']:,} rounds each, {phase['sampler']}, trains {phase['trains']}, "
+        f"learning rate {phase['learning_rate']:g} ({phase['schedule']}), {phase['combines']}{regularised}. "
+        f"{phase['an epoch']}"
+    )
+
+
+def _describe_group(group: dict[str, Any], several_phases: bool) -> str:
+    where = f"parameters of phase {group['phase']}" if several_phases else "parameters"
+    line = f"{where}: {group['group']}: {group['parameters']:,}"
+    if group["group"] == FROZEN:
+        return line
+    return f"{line} at rate {group['learning_rate']:g}, decay {group['decay']:g}"

@@ -1,74 +1,85 @@
-"""A run folder is opened: made anew with its recipe as resolved, or its last checkpoint is read."""
+"""A run folder is opened: made anew, or its last checkpoint is read. Training and pre-training share this."""
 
 from __future__ import annotations
 
 import json
-import math
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from manyheads.config.recipe import Recipe
+from manyheads.console import Reporter
 from manyheads.errors import UserError
-from manyheads.storage.files import restore_folder, write_text
+from manyheads.runs.log import LOG_FILE, RunLog
+from manyheads.storage.files import write_text
 from manyheads.tasks.task import PARTS, Task
-from manyheads.training import checkpoint as saved
-
-if TYPE_CHECKING:
-    from manyheads.training.setup import TrainingJob
+from manyheads.training.distributed import Processes
+from manyheads.training.state import Progress, TrainingState, find_checkpoints
 
 
-def make_folder(job: TrainingJob) -> None:
-    try:
-        job.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{job.folder}: the run folder cannot be made here: {error.strerror}. Set `output`.") from None
+def checkpoints_of(folder: Path) -> Path:
+    return folder / "checkpoints"
 
 
-def open_folder(job: TrainingJob) -> None:
-    """A new run folder, or the last checkpoint of an old one."""
-    found = saved.find_checkpoints(job.folder / "checkpoints")
-    if found:
-        state = saved.read_state(found[-1])
-        if state["data"] != job.data_fingerprint:
-            raise UserError(f"{job.folder}: its training or dev data has changed since it was started; train it anew.")
-        here = job.machine
-        if state["machine"] != here:
-            job.reporter.say(f"warning: started with {state['machine']}, resumed with {here}: results may differ")
-        job.progress = type(job.progress)(**state["progress"])
-        for phase in job.schedule.phases:
-            if phase.first < job.progress.step:
-                job.schedule.begin(phase, job.model)  # makes room for what the checkpoint remembers
-        saved.load_checkpoint(found[-1], job.model, job.schedule.memory, job.optimizer)
-        _forget_lost_models(job)
-        job.reporter.say(f"resumed after step {job.progress.step:,}")
-    if job.processes.main:
-        _cut_log(job.folder / "log.jsonl", job.progress.step if found else -1)
-    if not found and job.processes.main:
-        resolved = {
-            name: settings.model_copy(update=_resolved(job.model.tasks[name]))
-            for name, settings in job.recipe.tasks.items()
-        }
-        write_text(job.folder / "recipe.yaml", job.recipe.model_copy(update={"tasks": resolved}).to_yaml())
-        job.write_log(
-            {
-                "event": "start",
-                "steps": job.steps,
-                "batch_sizes": job.batch_sizes,
-                "machine": job.machine,
-                "notes": job.notes,
-            }
+def has_checkpoint(folder: Path) -> bool:
+    return bool(find_checkpoints(checkpoints_of(folder)))
+
+
+def check_free(folder: Path, overwrite: bool, is_run: bool) -> None:
+    """A new run takes no folder that holds anything, unless it may overwrite it and a run of its kind wrote it."""
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not overwrite:
+        raise UserError(
+            f"{folder}: this run folder exists already. Resume it (manyheads resume {folder}), "
+            "choose another `name`, or overwrite it (--overwrite).",
+            "run-exists",
         )
-        tasks = [task.to_json() for task in job.model.tasks.values()]
-        write_text(job.folder / "tasks.json", json.dumps(tasks, indent=1) + "\n")
+    if not is_run:
+        raise UserError(f"{folder}: not overwritten, because this command did not write it.", "not-a-run-folder")
 
 
-def _forget_lost_models(job: TrainingJob) -> None:
-    """A best/ that was deleted or damaged no longer counts as the best so far."""
-    for task in list(job.progress.best):
-        folder = job.folder / (f"best-{task}" if task else "best")
-        restore_folder(folder)
-        if not folder.is_dir():
-            del job.progress.best[task]
-            job.reporter.say(f"note: {folder} is gone; the best from here on takes its place")
+def open_folder(
+    folder: Path,
+    state: TrainingState,
+    progress: Progress,
+    reporter: Reporter,
+    processes: Processes | None = None,
+    overwrite: bool = False,
+) -> bool:
+    """Make the folder, or load its last checkpoint; the log is cut to fit. Returns whether there was a checkpoint."""
+    processes = processes or Processes()
+    processes.wait()  # all have seen whether there is an old run
+    if processes.main:
+        if overwrite:
+            shutil.rmtree(folder, ignore_errors=True)
+        _make(folder)
+    processes.wait()
+    checkpoints = find_checkpoints(checkpoints_of(folder))
+    if checkpoints:
+        state.load(checkpoints[-1])
+        reporter.say(f"resumed after step {progress.step:,}")
+    if processes.main:
+        RunLog(folder / LOG_FILE).cut_after(progress.step if checkpoints else -1)
+    processes.wait()  # all have read the checkpoint, which the next ones may remove
+    return bool(checkpoints)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: the run folder cannot be made here: {error.strerror}. Set `output`.", "output-not-writable"
+        ) from None
+
+
+def write_recipe(folder: Path, recipe: Recipe, tasks: dict[str, Task]) -> None:
+    """recipe.yaml with all that was inferred, and tasks.json."""
+    resolved = {name: settings.model_copy(update=_resolved(tasks[name])) for name, settings in recipe.tasks.items()}
+    write_text(folder / "recipe.yaml", recipe.model_copy(update={"tasks": resolved}).to_yaml())
+    content = [task.to_json() for task in tasks.values()]
+    write_text(folder / "tasks.json", json.dumps(content, indent=1) + "\n")
 
 
 def _resolved(task: Task) -> dict[str, Any]:
@@ -84,17 +95,3 @@ def _resolved(task: Task) -> dict[str, Any]:
         "metrics": list(task.metrics),
         **{part: getattr(task, part) for part in PARTS},
     }
-
-
-def _cut_log(file: Path, step: int) -> None:
-    """Steps after the checkpoint will be done, and logged, again."""
-    if file.is_file():
-        kept = [line for line in file.read_text(encoding="utf-8").splitlines() if _logged_step(line) <= step]
-        write_text(file, "".join(line + "\n" for line in kept))
-
-
-def _logged_step(line: str) -> float:
-    try:
-        return json.loads(line)["step"]
-    except (ValueError, KeyError):  # the last line of a run that was killed while it wrote
-        return math.inf

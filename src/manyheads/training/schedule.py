@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
+from typing import TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from manyheads.config.recipe import Recipe
 from manyheads.config.training import PhaseSettings, Shape, trainable_layers
@@ -18,6 +19,9 @@ from manyheads.parts.scalarizers import Scalarizer
 from manyheads.seeding import seed_for
 from manyheads.training.gradients.combination import Combination, build_combination
 from manyheads.training.optim import rate_factor
+from manyheads.training.state import Progress
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ class Schedule:
 
     phases: tuple[Phase, ...]
     accumulate: int
-    whole: int  # steps if training.max_steps did not cut them
+    uncut_steps: int  # steps if training.max_steps did not cut them
+    batch_sizes: dict[str, int]
 
     @property
     def steps(self) -> int:
@@ -64,18 +69,19 @@ class Schedule:
     @property
     def memory(self) -> nn.ModuleDict:
         """What combinations and regularisers learn and remember: each once, by the number of its first phase."""
-        found: dict[int, tuple[str, nn.Module]] = {}
+        modules: dict[int, tuple[str, nn.Module]] = {}
         for number, phase in enumerate(self.phases, 1):
-            found.setdefault(id(phase.combination), (f"combine-{number}", phase.combination))
-            found.setdefault(id(phase.regularisers), (f"regularise-{number}", nn.ModuleList(phase.regularisers)))
-        return nn.ModuleDict(dict(found.values()))
+            modules.setdefault(id(phase.combination), (f"combine-{number}", phase.combination))
+            modules.setdefault(id(phase.regularisers), (f"regularise-{number}", nn.ModuleList(phase.regularisers)))
+        return nn.ModuleDict(dict(modules.values()))
 
     def begin(self, phase: Phase, model: ManyHeads) -> None:
         """Let the phase's regularisers look at the model, unless they go on from an earlier phase."""
-        earlier = self.phases[: self.phases.index(phase)]
-        if not any(one.regularisers is phase.regularisers for one in earlier):
-            for one in phase.regularisers:
-                one.begin(model)
+        for earlier in self.phases[: self.phases.index(phase)]:
+            if earlier.regularisers is phase.regularisers:
+                return
+        for regulariser in phase.regularisers:
+            regulariser.begin(model)
 
     @property
     def scalarizers(self) -> list[Scalarizer]:
@@ -87,18 +93,27 @@ class Schedule:
 
     def phase(self, step: int) -> Phase:
         """The phase of a step; after the last step the last phase."""
-        return next((phase for phase in self.phases if step < phase.end), self.phases[-1])
+        for phase in self.phases:
+            if step < phase.end:
+                return phase
+        return self.phases[-1]
 
-    def epoch(self, step: int) -> int:
+    def epoch_in_phase(self, step: int) -> int:
         """The epoch of a step, counted from 0 within its phase."""
-        phase = self.phase(step)
-        return next((number for number, end in enumerate(phase.epoch_ends) if step < end), len(phase.epoch_ends) - 1)
+        epoch_ends = self.phase(step).epoch_ends
+        return min(bisect_right(epoch_ends, step), len(epoch_ends) - 1)
+
+    def epochs_begun(self, steps_taken: int) -> int:
+        """The epoch of the last step taken, counted from 1 through all phases."""
+        epoch_ends = self.epoch_ends
+        return min(bisect_left(epoch_ends, steps_taken) + 1, len(epoch_ends))
 
     def change_at(self, step: int) -> dict[str, str | float]:
         """What is new at a step that starts an epoch: its phase, and what the sampler changes; else nothing."""
         phase = self.phase(step)
-        starts = step == phase.first or step in phase.epoch_ends
-        return {"phase": phase.name, **phase.sampler.state(self.epoch(step))} if starts else {}
+        if step != phase.first and step not in phase.epoch_ends:
+            return {}
+        return {"phase": phase.name, **phase.sampler.state(self.epoch_in_phase(step))}
 
     def rounds(self, step: int) -> list[list[Batch]]:
         """The rounds of a step, as the sampler draws them."""
@@ -107,67 +122,116 @@ class Schedule:
         return [phase.sampler.round(index) for index in range(first, min(first + self.accumulate, phase.rounds))]
 
 
+class CombinerState:
+    """What combinations and regularisers learn and remember, as an entry of a checkpoint."""
+
+    def __init__(self, schedule: Schedule, model: ManyHeads, progress: Progress) -> None:
+        self.schedule, self.model, self.progress = schedule, model, progress
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return self.schedule.memory.state_dict()
+
+    def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
+        """After progress was loaded: the phases that it has reached make room for what they remember."""
+        for phase in self.schedule.phases:
+            if phase.first < self.progress.step:
+                self.schedule.begin(phase, self.model)
+        self.schedule.memory.load_state_dict(tensors)
+
+
+# --- built from a recipe ---------------------------------------------------------------------------------------
+
+
 def plan_schedule(recipe: Recipe, sampler_input: SamplerInput) -> Schedule:
     """The phases of a recipe over the data that there is; a recipe without phases is one."""
     training = recipe.training
+    task_names = list(recipe.tasks)
+    combination = build_combination(recipe.combine, task_names)  # goes on from phase to phase
+    regularisers = build_regularisers(recipe.regularise, task_names)  # so do they
     phases: list[Phase] = []
-    first = whole = 0
-    names = list(recipe.tasks)
-    common = build_combination(recipe.combine, names)  # goes on from phase to phase
-    regularisers = build_regularisers(recipe.regularise, names)  # so do they
+    first = uncut_steps = 0
     for number, settings in enumerate(recipe.phases or [PhaseSettings()]):
-        location = ("phases", number, "sampler") if settings.sampler is not None else ("sampler",)
-        chosen = settings.tasks or list(sampler_input.sizes)
-        own = SamplerInput(
-            sizes={task: size for task, size in sampler_input.sizes.items() if task in chosen},
-            batch_sizes=sampler_input.batch_sizes,
-            seed=seed_for(sampler_input.seed, "phase", number) if number else sampler_input.seed,
-            epochs=settings.epochs or training.epochs,
-            rows=sampler_input.rows,
-        )
-        build = partial((settings.sampler or recipe.sampler).build, "samplers")
-        try:
-            sampler: Sampler = build(own)
-            # steps alone say how long the phase is: as many epochs as it takes
-            while not settings.epochs and (have := _steps(sampler, training.accumulate)[-1]) < (settings.steps or 0):
-                more = (settings.steps - have) * own.epochs // have if settings.steps else 0
-                own = replace(own, epochs=own.epochs + max(1, more))
-                sampler = build(own)
-        except ValueError as fault:
-            where = f" (phase {number + 1} trains {', '.join(own.sizes)})" if recipe.phases else ""
-            raise UserError(f"{recipe.location(*location)}: {fault}{where}.") from None
-        ends = [first + end for end in _steps(sampler, training.accumulate)]
-        last = min(ends[-1], first + settings.steps) if settings.steps else ends[-1]
-        whole += last - first
+        sampler = _phase_sampler(recipe, number, settings, sampler_input)
+        epoch_ends = [first + steps for steps in _steps_at_epoch_ends(sampler, training.accumulate)]
+        end = epoch_ends[-1]
+        if settings.steps:
+            end = min(end, first + settings.steps)
+        uncut_steps += end - first
         if training.max_steps is not None:
-            last = min(last, training.max_steps)
-        if last == first:
+            end = min(end, training.max_steps)
+        if end == first:
             continue  # training.max_steps ends the run before this phase
-        ends = sorted({*(end for end in ends if end < last), last})
+        phase_combination, phase_regularisers = combination, regularisers
+        if settings.combine:
+            phase_combination = build_combination(settings.combine, task_names)
+        if settings.regularise is not None:
+            phase_regularisers = build_regularisers(settings.regularise, task_names)
         phases.append(
             Phase(
                 name=settings.name or str(number + 1),
                 settings=settings,
                 sampler=sampler,
-                combination=build_combination(settings.combine, names) if settings.combine else common,
-                regularisers=(
-                    regularisers if settings.regularise is None else build_regularisers(settings.regularise, names)
-                ),
+                combination=phase_combination,
+                regularisers=phase_regularisers,
                 first=first,
-                epoch_ends=tuple(ends),
+                epoch_ends=_until(end, epoch_ends),
                 peak=settings.learning_rate or training.learning_rate,
-                warmup=training.warmup if settings.warmup is None else settings.warmup,
+                warmup=_first_set(settings.warmup, training.warmup),
                 shape=settings.schedule or training.schedule,
-                trainable=training.trainable if settings.trainable is None else settings.trainable,
+                trainable=_first_set(settings.trainable, training.trainable),
             )
         )
-        first = last
-    return Schedule(tuple(phases), training.accumulate, whole)
+        first = end
+    batch_sizes = {**sampler_input.batch_sizes}
+    batch_sizes |= getattr(phases[-1].sampler, "batch_sizes", {})  # some samplers choose them
+    return Schedule(tuple(phases), training.accumulate, uncut_steps, batch_sizes)
 
 
-def _steps(sampler: Sampler, rounds_per_step: int) -> list[int]:
+def _phase_sampler(recipe: Recipe, number: int, settings: PhaseSettings, sampler_input: SamplerInput) -> Sampler:
+    """The sampler of one phase, with as many epochs as the phase takes."""
+    phase_tasks = settings.tasks or list(sampler_input.sizes)
+    phase_input = replace(
+        sampler_input,
+        sizes={task: size for task, size in sampler_input.sizes.items() if task in phase_tasks},
+        epochs=settings.epochs or recipe.training.epochs,
+    )
+    if number:
+        phase_input = replace(phase_input, seed=seed_for(sampler_input.seed, "phase", number))
+    config = settings.sampler or recipe.sampler
+    try:
+        sampler: Sampler = config.build("samplers", phase_input)
+        if settings.epochs or not settings.steps:
+            return sampler
+        # steps alone say how long the phase is
+        steps = _steps_at_epoch_ends(sampler, recipe.training.accumulate)[-1]
+        while steps < settings.steps:
+            missing_epochs = (settings.steps - steps) * phase_input.epochs // steps
+            phase_input = replace(phase_input, epochs=phase_input.epochs + max(1, missing_epochs))
+            sampler = config.build("samplers", phase_input)
+            steps = _steps_at_epoch_ends(sampler, recipe.training.accumulate)[-1]
+        return sampler
+    except ValueError as fault:
+        path: tuple[str | int, ...] = ("sampler",) if settings.sampler is None else ("phases", number, "sampler")
+        phase = f" (phase {number + 1} trains {', '.join(phase_input.sizes)})" if recipe.phases else ""
+        raise UserError(f"{recipe.location(*path)}: {fault}{phase}.", "bad-sampler") from None
+
+
+def _steps_at_epoch_ends(sampler: Sampler, rounds_per_step: int) -> list[int]:
     """After how many steps each epoch is over."""
     return [-(-rounds // rounds_per_step) for rounds in accumulate(sampler.epochs)]
+
+
+def _until(end: int, epoch_ends: list[int]) -> tuple[int, ...]:
+    """Epoch ends of a phase that is cut at `end`; epochs that are over within the same step end once."""
+    before_end = [step for step in dict.fromkeys(epoch_ends) if step < end]
+    return (*before_end, end)
+
+
+def _first_set(value: Value | None, default: Value) -> Value:
+    return default if value is None else value
+
+
+# --- what learns -----------------------------------------------------------------------------------------------
 
 
 def set_trainable(model: ManyHeads, phase: Phase, frozen_dropout: bool = False) -> None:
@@ -183,5 +247,5 @@ def set_trainable(model: ManyHeads, phase: Phase, frozen_dropout: bool = False) 
         model.encoder.disable_embedding_dropout()
     for module in model.encoder.modules():
         parameters = list(module.parameters())
-        if parameters and not any(one.requires_grad for one in parameters):
+        if parameters and not any(parameter.requires_grad for parameter in parameters):
             module.eval()

@@ -39,22 +39,22 @@ def test_gradients_of_words_are_those_of_fresh_tables(
 ) -> None:
     still = {"name": str(toy_encoder), "dropout": 0, "attention_dropout": 0}
     recipe = load_recipe(toy_recipe(encoder=still, combine=combine, regularise=regularise))
-    job = assemble(recipe, Path("unused"), Reporter(quiet=True))
-    phase = job.schedule.phases[0]
-    set_trainable(job.model, phase)
-    words = job.model.encoder.words
+    setup = assemble(recipe, Reporter(quiet=True))
+    phase = setup.schedule.phases[0]
+    set_trainable(setup.model, phase)
+    words = setup.model.encoder.words
     touched = []
-    for step in range(job.steps):
+    for step in range(setup.schedule.steps):
         found = []
         for fresh in (False, True):
             if fresh:
-                kept, job.backward.tables = job.backward.tables, WholeTables()
-            job.backward.step(job.rounds_of(step), phase.combination, (0, step), phase.regularisers)
+                kept, setup.backward.tables = setup.backward.tables, WholeTables()
+            setup.backward.step(setup.rounds(step), phase.combination, (0, step), phase.regularisers)
             assert words.grad is not None
             assert not words.grad.is_sparse
             found.append(words.grad.clone())
-            job.optimizer.zero_grad(set_to_none=True)
-        job.backward.tables = kept
+            setup.optimizer.zero_grad(set_to_none=True)
+        setup.backward.tables = kept
         assert torch.equal(*found), f"step {step}"
         touched.append(found[0].abs().sum(dim=1) > 0)
     if not regularise:
@@ -65,17 +65,17 @@ def test_what_is_added_to_a_gradient_that_is_there_is_not_left_behind(
     toy_recipe: Callable[..., dict[str, Any]], toy_encoder: Path
 ) -> None:
     still = {"name": str(toy_encoder), "dropout": 0, "attention_dropout": 0}
-    job = assemble(load_recipe(toy_recipe(encoder=still)), Path("unused"), Reporter(quiet=True))
-    phase = job.schedule.phases[0]
-    set_trainable(job.model, phase)
-    words = job.model.encoder.words
+    setup = assemble(load_recipe(toy_recipe(encoder=still)), Reporter(quiet=True))
+    phase = setup.schedule.phases[0]
+    set_trainable(setup.model, phase)
+    words = setup.model.encoder.words
 
     def gradient(*steps: int) -> torch.Tensor:
         for step in steps:
-            job.backward.step(job.rounds_of(step), phase.combination, (0, step))
+            setup.backward.step(setup.rounds(step), phase.combination, (0, step))
         found = words.grad
         assert found is not None
-        job.optimizer.zero_grad(set_to_none=True)
+        setup.optimizer.zero_grad(set_to_none=True)
         return found.clone()
 
     one, other = gradient(0), gradient(1)
@@ -88,16 +88,16 @@ def test_rows_of_several_passes_are_held_once(toy_recipe: Callable[..., dict[str
     found = []
     for tokens in (8192, 20):
         recipe = load_recipe(toy_recipe(encoder=still, training={"tokens_per_pass": tokens, "accumulate": 3}))
-        job = assemble(recipe, Path("unused"), Reporter(quiet=True))
-        phase = job.schedule.phases[0]
-        set_trainable(job.model, phase)
+        setup = assemble(recipe, Reporter(quiet=True))
+        phase = setup.schedule.phases[0]
+        set_trainable(setup.model, phase)
         held: list[int] = []
-        add = job.model.encoder.words.register_post_accumulate_grad_hook(
+        add = setup.model.encoder.words.register_post_accumulate_grad_hook(
             lambda one, held=held: held.append(one.grad._indices().shape[1])
         )
-        job.backward.step(job.rounds_of(0), phase.combination, (0, 0))
+        setup.backward.step(setup.rounds(0), phase.combination, (0, 0))
         add.remove()
-        found.append((job.model.encoder.words.grad, held))
+        found.append((setup.model.encoder.words.grad, held))
     (whole, one), (pieces, many) = found
     assert len(many) > 10 > len(one)
     assert max(many) < len(whole) + 100, "no more than the table has, and a pass"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +14,47 @@ from manyheads.parts.task_names import check_tasks
 from manyheads.seeding import RngState, rng_from
 
 if TYPE_CHECKING:
-    from manyheads.model.multitask import Inputs, ManyHeads, PackedBatches
+    from manyheads.encoder import Encoder
     from manyheads.parts.losses import Loss
+    from manyheads.tasks.task import Task
+    from manyheads.tokens.packing import Sequence as TokenSequence
+
+
+class TaskHead(Protocol):
+    """What regularisers use of a task's head."""
+
+    loss: Loss
+
+
+class RegularisedModel(Protocol):
+    """What regularisers use of the multi-task model."""
+
+    encoder: Encoder
+    tasks: dict[str, Task]
+
+    def head(self, task: str) -> TaskHead: ...
+
+    def read(self, embedded: Tensor, packed: Any) -> list[Tensor]: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
+
+
+class PackedTasks(Protocol):
+    """What regularisers use of a packed batch."""
+
+    @property
+    def tasks(self) -> list[str]: ...
 
 
 @dataclass(frozen=True)
 class ForwardPass:
     """One pass through the model as it was just done, for terms that do it again a little differently."""
 
-    model: ManyHeads
-    batches: list[tuple[str, Inputs]]
-    packed: PackedBatches
+    model: Any  # a RegularisedModel that is an nn.Module
+    batches: list[tuple[str, list[list[TokenSequence]]]]
+    packed: PackedTasks
     embedded: Tensor  # [tokens, width]
     outputs: list[Tensor]  # of each task, [examples, outputs]
     counts: list[int]  # of each task, its examples in the whole step
@@ -72,19 +102,19 @@ class Regulariser(nn.Module):
         """A value for each example of each task in the pass, without the weight."""
         raise NotImplementedError
 
-    def penalise(self, model: ManyHeads) -> float:
+    def penalise(self, model: RegularisedModel) -> float:
         """Add λ·∇R to the gradients of what is trained; returns λ·R."""
         raise NotImplementedError
 
-    def describe(self, model: ManyHeads) -> str:
+    def describe(self, model: RegularisedModel) -> str:
         """For people: its name, strength, and what it costs besides time."""
         some = "" if len(self.tasks) == len(model.tasks) else f" on {', '.join(self.tasks)}"
         return f"{self.name} {self.weight:g}{some}"
 
-    def begin(self, model: ManyHeads) -> None:
+    def begin(self, model: RegularisedModel) -> None:
         """Called once before the first step of a phase that has it."""
 
-    def after_step(self, model: ManyHeads) -> None:
+    def after_step(self, model: RegularisedModel) -> None:
         """Called after every optimizer step."""
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from manyheads.parts.regularisers.base import ForwardPass, Regulariser, divergence
+from manyheads.parts.regularisers.base import ForwardPass, RegularisedModel, Regulariser, divergence
 from manyheads.registry import NotNegative, Share, TaskName, register
-
-if TYPE_CHECKING:
-    from manyheads.model.multitask import ManyHeads
 
 
 @register("regularisers", "bregman", paper="C")
@@ -34,11 +30,11 @@ class Bregman(Regulariser):
         super().__init__(names, weight, tasks)
         self.momentum = momentum
 
-    def describe(self, model: ManyHeads) -> str:
+    def describe(self, model: RegularisedModel) -> str:
         size = sum(one.numel() for one in model.parameters()) * 4 / 1e6
         return f"{super().describe(model)} (a second copy of all weights: {size:,.0f} MB)"
 
-    def begin(self, model: ManyHeads) -> None:
+    def begin(self, model: RegularisedModel) -> None:
         for name, parameter in model.named_parameters():
             self.register_buffer(_key(name), parameter.detach().clone())
 
@@ -52,7 +48,7 @@ class Bregman(Regulariser):
         ]
 
     @torch.no_grad()
-    def after_step(self, model: ManyHeads) -> None:
+    def after_step(self, model: RegularisedModel) -> None:
         for name, parameter in model.named_parameters():
             getattr(self, _key(name)).lerp_(parameter, 1 - self.momentum)
 

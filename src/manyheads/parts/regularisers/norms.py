@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from manyheads.parts.regularisers.base import Regulariser
+from manyheads.parts.regularisers.base import RegularisedModel, Regulariser
 from manyheads.registry import NotNegative, register
-
-if TYPE_CHECKING:
-    from manyheads.model.multitask import ManyHeads
 
 Where = Literal["all", "encoder", "heads"] | list[Annotated[int, Field(ge=0)]]  # or layers; 0 is the embeddings
 
@@ -33,14 +30,14 @@ class _Norm(Regulariser):
     def slope(self, w: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def _wanted(self, model: ManyHeads, name: str) -> bool:
+    def _wanted(self, model: RegularisedModel, name: str) -> bool:
         inside = name.startswith("encoder.")
         if isinstance(self.on, list):
             return inside and model.encoder.layer_of(name.removeprefix("encoder.")) in self.on
         return self.on == "all" or (self.on == "encoder") == inside
 
     @torch.no_grad()
-    def penalise(self, model: ManyHeads) -> float:
+    def penalise(self, model: RegularisedModel) -> float:
         total = 0.0
         for name, one in model.named_parameters():
             if self._wanted(model, name) and one.ndim >= 2 and one.grad is not None:

@@ -29,18 +29,11 @@ from manyheads.tokens.packing import Sequence as TokenSequence
 from manyheads.tokens.packing import merge_equal
 from manyheads.training.distributed import Processes
 from manyheads.training.gradients.combination import Combination
+from manyheads.training.gradients.non_finite import NonFiniteLoss
 from manyheads.training.gradients.tables import Rows, WholeTables, add_up_rows, touched_rows_only
 from manyheads.training.gradients.task_gradients import TaskGradients, shared_parameters
 
 Pass = list[tuple[str, list[int], Inputs]]  # (task, rows, their encoder inputs)
-
-
-class NonFiniteLoss(Exception):
-    """A loss that is not a number: where it came from."""
-
-    def __init__(self, task: str, rows: list[int], value: float) -> None:
-        super().__init__(f"loss of task '{task}' is {value}")
-        self.task, self.rows, self.value = task, rows, value
 
 
 @dataclass
@@ -287,7 +280,8 @@ class Backward:
             name = self.model.tasks[task].loss.name
             raise UserError(
                 f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {len(rows)} "
-                f"examples; a loss gives one value per example: [{len(rows)}]."
+                f"examples; a loss gives one value per example: [{len(rows)}].",
+                "bad-loss-shape",
             )
         return values
 
@@ -335,9 +329,13 @@ def _checked(weights: Tensor, tasks: list[str], aggregator: Aggregator) -> list[
     name = type(aggregator).__name__
     if not isinstance(weights, Tensor) or weights.shape != (len(tasks),):
         found = f"a tensor of shape {list(weights.shape)}" if isinstance(weights, Tensor) else repr(weights)
-        raise UserError(f"combine.gradients: {name} gave {found}; expected a weight for each of {', '.join(tasks)}.")
+        raise UserError(
+            f"combine.gradients: {name} gave {found}; expected a weight for each of {', '.join(tasks)}.", "bad-weights"
+        )
     if not torch.isfinite(weights).all():
-        raise UserError(f"combine.gradients: {name} gave weights that are not finite: {weights.tolist()}.")
+        raise UserError(
+            f"combine.gradients: {name} gave weights that are not finite: {weights.tolist()}.", "bad-weights"
+        )
     return weights.tolist()
 
 

@@ -1,0 +1,65 @@
+"""The tokenised examples of every task, split by split."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from manyheads.model.task_tokens import TaskTokens
+from manyheads.parts.samplers import Batch
+
+Round = list[Batch]  # the batches that are drawn together, at most one of each task
+
+
+@dataclass(frozen=True)
+class Datasets:
+    """What a run trains on, evaluates and predicts: split → task → tokens."""
+
+    train: dict[str, TaskTokens]
+    dev: dict[str, TaskTokens]  # of active tasks only, as are the splits below
+    selection: dict[str, TaskTokens]  # evaluated while training: dev, or what `evaluate.select` held out of train
+    selection_rows: dict[str, np.ndarray]  # the rows of it that are evaluated
+    test: dict[str, TaskTokens]
+    notes: list[str] = field(default_factory=list)  # what was noticed when the files were read
+
+    @property
+    def selects_on_dev(self) -> bool:
+        return self.selection is self.dev
+
+    def usable(self, rounds: list[Round], paused: Collection[str] = ()) -> list[Round]:
+        """The rounds without inactive and paused tasks, and without rows that have no label for their task."""
+        usable_rounds = []
+        for batches in rounds:
+            usable_batches = []
+            for batch in batches:
+                if batch.task in paused or batch.task not in self.dev:
+                    continue
+                labelled = self._labelled(batch)
+                if len(labelled.rows):
+                    usable_batches.append(labelled)
+            usable_rounds.append(usable_batches)
+        return usable_rounds
+
+    def _labelled(self, batch: Batch) -> Batch:
+        data = self.train[batch.task]
+        if data.row_group is None:
+            return batch
+        return Batch(batch.task, batch.rows[data.examples.labelled[batch.rows]])
+
+    def fingerprint(self) -> dict[str, str]:
+        """'TASK SPLIT' → a hash that changes with any text or label."""
+        splits = {"train": self.train, "dev": self.dev}
+        if not self.selects_on_dev:
+            splits["select"] = self.selection
+        fingerprints = {}
+        for split, tasks in splits.items():
+            for task, data in tasks.items():
+                fingerprints[f"{task} {split}"] = data.fingerprint()
+        return fingerprints
+
+
+def batches_of(rounds: list[Round]) -> list[Batch]:
+    """All batches of a step."""
+    return [batch for batches in rounds for batch in batches]

@@ -1,0 +1,302 @@
+"""What training does at each step: get ready, step, log, evaluate, keep the best; and at the end."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from manyheads.console import duration
+from manyheads.errors import UserError
+from manyheads.inference.evaluate import Evaluation
+from manyheads.parts.metrics import primary
+from manyheads.parts.scalarizers import Sum
+from manyheads.runs.log import LOG_FILE, RunLog
+from manyheads.runs.run import Run, evaluate_with_progress
+from manyheads.runs.trackers import numbers_of
+from manyheads.storage.files import write_text
+from manyheads.training.best_models import OVERALL, BestModels, describe_choice, save_best
+from manyheads.training.conflicts import ConflictMeter, Measured
+from manyheads.training.datasets import batches_of
+from manyheads.training.finish import evaluation_before_training, predict_splits
+from manyheads.training.frozen_cache import FrozenCache
+from manyheads.training.gradients.backward import Step
+from manyheads.training.gradients.non_finite import NonFiniteLoss, not_finite_error
+from manyheads.training.optim import clip_gradients, relative_rates, set_rates
+from manyheads.training.pausing import PausedTasks
+from manyheads.training.plan import peak_gigabytes, short_plan
+from manyheads.training.run_folder import checkpoints_of, open_folder, write_recipe
+from manyheads.training.schedule import CombinerState, Phase, set_trainable
+from manyheads.training.setup import Setup, machine_facts
+from manyheads.training.state import (
+    COMBINER_STATE,
+    DataUnchanged,
+    MachineUnchanged,
+    NamedOptimizer,
+    Progress,
+    TrainingState,
+    find_checkpoints,
+)
+from manyheads.training.summary import describe_run
+
+
+class Trainer:
+    """One training under way."""
+
+    name = "train"
+
+    def __init__(self, setup: Setup, folder: Path) -> None:
+        recipe, model, schedule = setup.recipe, setup.model, setup.schedule
+        self.setup, self.recipe, self.folder = setup, recipe, folder
+        self.model, self.datasets, self.schedule = model, setup.datasets, schedule
+        self.steps = schedule.steps
+        self.phase: Phase | None = None  # that model and cache are ready for
+        self.log = RunLog(folder / LOG_FILE)
+        self.cache = FrozenCache(model, setup.datasets, recipe.training, setup.reporter, setup.processes)
+        self.data_fingerprints = setup.datasets.fingerprint()
+        self.machine = machine_facts(recipe, setup.processes)
+        self.progress, self.best, self.pausing = Progress(), BestModels(), PausedTasks()
+        self.conflicts = ConflictMeter(
+            setup.backward, setup.datasets.train, schedule.batch_sizes, recipe.training.conflicts, recipe.seed
+        )
+        self.state = TrainingState(
+            {
+                "data": DataUnchanged(folder, self.data_fingerprints),
+                "machine": MachineUnchanged(self.machine, setup.reporter),
+                "progress": self.progress,
+                "best": self.best,
+                "pausing": self.pausing,
+                "conflicts": self.conflicts,
+                "model": model,
+                COMBINER_STATE: CombinerState(schedule, model, self.progress),
+                "optimizer": NamedOptimizer(setup.optimizer, {"": model, COMBINER_STATE: schedule.memory}),
+            }
+        )
+
+    def open(self, overwrite: bool) -> None:
+        """Make the run folder, or read the checkpoint in it; say what will be done."""
+        setup, reporter = self.setup, self.setup.reporter
+        resumed = open_folder(self.folder, self.state, self.progress, reporter, setup.processes, overwrite)
+        if resumed:
+            self.best.forget_lost(self.folder, reporter)
+        elif setup.processes.main:
+            write_recipe(self.folder, self.recipe, self.model.tasks)
+            start = {"steps": self.steps, "batch_sizes": self.schedule.batch_sizes, "machine": self.machine}
+            self.write_log({"event": "start", **start, "notes": self.datasets.notes})
+        for line in describe_run(self.recipe, self.folder, self.model, self.datasets, self.schedule):
+            reporter.say(line)
+        for line in short_plan(self.model, self.datasets, self.schedule):
+            reporter.say(f"  {line}")
+
+    def start(self) -> None:
+        if self.recipe.evaluate.before and not self.progress.step:
+            self.evaluate()
+
+    def ready(self) -> bool:
+        """Enter the phase of the next step, past phases that ended early; False where nothing is left to train."""
+        while True:
+            phase = self.schedule.phase(self.progress.step)
+            if self.progress.step == phase.first:
+                self.best.evaluations_without_improvement = 0
+                self.schedule.begin(phase, self.model)
+            reason = self._why_ended()
+            if reason is None:
+                break
+            phase.combination.scalarizer.end_epoch()
+            self.setup.reporter.say(f"phase {phase.name} ends after step {self.progress.step:,}: {reason}")
+            if phase is self.schedule.phases[-1] or self._all_paused():
+                return False
+            self.progress.step = phase.end
+        if phase is not self.phase:
+            set_trainable(self.model, phase, self.recipe.training.frozen_dropout)
+            began = time.monotonic()
+            self.cache.open(phase)
+            self.progress.seconds += time.monotonic() - began
+            self.phase = phase
+        return True
+
+    def _why_ended(self) -> str | None:
+        """Why a phase ends before its last step: nothing improves any more."""
+        if self._all_paused():
+            return "all tasks rest"
+        patience = self.recipe.training.patience
+        if patience is not None and self.best.evaluations_without_improvement >= patience:
+            return "the overall score has not improved"
+        return None
+
+    def _all_paused(self) -> bool:
+        return len(self.pausing.paused) == len(self.recipe.tasks)
+
+    def step(self, stop_requested: bool) -> bool:
+        step, setup = self.progress.step, self.setup
+        phase = self.schedule.phase(step)
+        rounds = self.datasets.usable(self.schedule.rounds(step), self.pausing.paused)
+        if not any(rounds):  # all its tasks are paused
+            self.progress.step += 1
+            return False
+        began = time.monotonic()
+        factor = phase.rate_factor(step)
+        set_rates(setup.optimizer, phase.peak, factor)
+        conflicts = self.conflicts.measure(phase, rounds, self.progress, self.pausing.paused)
+        seeds = (self.recipe.seed, step)
+        try:
+            result = setup.backward.step(rounds, phase.combination, seeds, phase.regularisers, stop_requested)
+        except NonFiniteLoss as fault:
+            subject = f"the loss of task '{fault.task}'"
+            raise self._not_finite(phase, subject, fault.value, {fault.task: fault.rows}) from None
+        norm = clip_gradients(setup.optimizer, self.recipe.training.max_grad_norm)
+        if not math.isfinite(norm):
+            rows = {batch.task: batch.rows.tolist() for batch in batches_of(rounds)}
+            raise self._not_finite(phase, f"the gradient of tasks {', '.join(rows)}", norm, rows)
+        setup.optimizer.step()
+        setup.optimizer.zero_grad(set_to_none=True)
+        phase.combination.scalarizer.observe(result.losses)
+        for regulariser in phase.regularisers:
+            regulariser.after_step(self.model)
+        self.progress.count(rounds, time.monotonic() - began)
+        self.progress.note_losses(result.losses)
+        self._log_step(phase, result, phase.peak * factor, norm, conflicts)
+        return result.alarmed
+
+    def end_step(self) -> bool:
+        step = self.progress.step
+        epoch_over = step in self.schedule.epoch_ends
+        if epoch_over:
+            self.schedule.phase(step - 1).combination.scalarizer.end_epoch()
+        every = self.recipe.evaluate.every_steps
+        if self.progress.changed_since_evaluation and (epoch_over or (every and step % every == 0)):
+            self.evaluate()
+        return epoch_over
+
+    def evaluate(self) -> None:
+        """Evaluate, log, keep the model where it is the best so far; pause and resume tasks."""
+        self.progress.changed_since_evaluation = False
+        evaluation = self._evaluate_model()
+        self.write_log({"event": "evaluate", **evaluation.to_json(), "seen": self.progress.examples})
+        self._say_evaluation(evaluation)
+        if not self.progress.step:
+            return  # an untrained model is not a candidate
+        tasks = {}
+        if self.recipe.checkpoint.best_per_task:
+            tasks = {name: self.model.tasks[name] for name in self.datasets.selection}
+        names = self.best.update(evaluation, tasks, self.progress.step)
+        if self.setup.processes.main:
+            save_best(self.folder, names, self.model, self.setup.encoder_folder, self._about(evaluation))
+        for record in self.pausing.update(self.recipe.tasks, self.model.tasks, evaluation, self.progress):
+            self.write_log(record)
+            self.setup.reporter.say(f"task {record['task']} {record['what']}")
+
+    def _evaluate_model(self) -> Evaluation:
+        """The main process evaluates; all processes get the result."""
+        processes, datasets = self.setup.processes, self.datasets
+        content: dict[str, Any] | None = None
+        if processes.main:
+            evaluation, _ = evaluate_with_progress(
+                self.model, datasets.selection, self.recipe, self.setup.reporter, datasets.selection_rows
+            )
+            content = evaluation.to_json()
+        return Evaluation(**processes.tell(content))
+
+    def _say_evaluation(self, evaluation: Evaluation) -> None:
+        figures = []
+        for name, metrics in evaluation.metrics.items():
+            metric = primary(self.model.tasks[name])
+            value = metrics[metric]
+            figures.append(f"{name} {metric} {'undefined' if value is None else f'{value:.3f}'}")
+        step, epoch = self.progress.step, self.schedule.epochs_begun(self.progress.step)
+        self.setup.reporter.say(f"step {step:,}  epoch {epoch}  {'  '.join(figures)}  overall {evaluation.overall:.3f}")
+
+    def _about(self, evaluation: Evaluation) -> dict[str, Any]:
+        """What a model folder says of itself: which step, and the figures on which best/ and best-TASK/ are chosen."""
+        return {
+            "run": self.recipe.name,
+            "step": self.progress.step,
+            "epoch": self.schedule.epochs_begun(self.progress.step),
+            "chosen_on": describe_choice(evaluation, self.datasets),
+            "metrics": evaluation.metrics,
+            "overall": evaluation.overall,
+        }
+
+    # --- the log ---------------------------------------------------------------------------------------------------
+
+    def write_log(self, record: dict[str, Any]) -> None:
+        """To log.jsonl with where the run stands, and to trackers."""
+        if not self.setup.processes.main:
+            return
+        step = self.progress.step
+        where = {"step": step, "epoch": self.schedule.epochs_begun(step), "seconds": round(self.progress.seconds, 3)}
+        self.log.append({**record, **where})
+        numbers = numbers_of(record)
+        if self.recipe.trackers and numbers:
+            self.setup.accelerator.log(numbers, step=step)
+
+    def _log_step(
+        self, phase: Phase, result: Step, learning_rate: float, norm: float, conflicts: Measured | None
+    ) -> None:
+        step = self.progress.step - 1  # the one that was taken
+        record: dict[str, Any] = {"event": "step", "loss": result.losses}
+        record |= {"learning_rate": learning_rate, "gradient_norm": norm}
+        if not isinstance(phase.combination.scalarizer, Sum):
+            record["weights"] = result.factors
+        if result.weights:
+            record["surgery"] = result.weights  # what the aggregator did
+        if result.terms:
+            record["regularise"] = result.terms
+        record |= self.schedule.change_at(step)  # a new phase or epoch, with what it changes
+        if step == phase.first:
+            record["learning_rates"] = relative_rates(self.setup.optimizer, phase.peak)
+        self.write_log(record)
+        if conflicts is not None:
+            self.write_log(conflicts.record(result, phase))
+
+    def _not_finite(self, phase: Phase, subject: str, value: float, rows: dict[str, list[int]]) -> UserError:
+        self.write_log({"event": "not finite", "what": subject, "value": str(value), "rows": rows})
+        checkpoints = find_checkpoints(checkpoints_of(self.folder))
+        return not_finite_error(
+            self.progress.step,
+            subject,
+            value,
+            rows,
+            self.datasets.train,
+            checkpoints[-1] if checkpoints else None,
+            [regulariser.name for regulariser in phase.regularisers],
+        )
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Evaluate the best model on all of dev, write predictions and metrics.json."""
+        main, reporter = self.setup.processes.main, self.setup.reporter
+        # the end came before an evaluation, or best/ was lost after it
+        if self.progress.changed_since_evaluation or OVERALL not in self.best.best:
+            self.evaluate()
+            if main:
+                self.state.save(checkpoints_of(self.folder), self.progress.step)
+        if not main:
+            return
+        run = Run(self.folder)
+        self.cache.close()  # which is of the last phase's encoder
+        model = run.model.to(self.setup.accelerator.device)
+        dev = predict_splits(model, self.folder, self.datasets, self.recipe, reporter).to_json()
+        metrics = {
+            "dev": dev,
+            "model": run.about,
+            "best": {name or "overall": value for name, value in self.best.best.items()},
+            "examples_seen": self.progress.examples,
+            "pauses": self.pausing.history,
+            "steps": self.progress.step,
+            "seconds": round(self.progress.seconds, 1),
+            "peak_gigabytes": round(peak_gigabytes(), 3),
+            "notes": self.datasets.notes,
+            "data": self.data_fingerprints,
+        }
+        before = evaluation_before_training(self.log)
+        if before is not None and self.datasets.selects_on_dev:
+            metrics["before"] = before
+        self.write_log({"event": "end", "dev": dev, "notes": self.datasets.notes})
+        write_text(self.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
+        reporter.say(f"trained {self.progress.step:,} steps in {duration(self.progress.seconds)} → {self.folder}")
+        for note in self.datasets.notes:
+            reporter.say(f"note: {note}")
