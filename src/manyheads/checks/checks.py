@@ -170,7 +170,7 @@ def _files(rows: Split, sources: list[Source], root: Path, columns: Columns) -> 
             if odd:
                 yield Finding(rows.task, rows.name, "header", "note", 1, 1, f"{name}:1: {odd}.")
             at = [chunk.columns.index(column) for column in columns.text if column in chunk.columns]
-            for row, line in zip(chunk.rows, chunk.lines, strict=True):
+            for row, line in zip(chunk.cells, chunk.lines, strict=True):
                 cells = tuple(row[one] for one in at) if row else ()
                 if any(isinstance(cell, str) and cell != cell.strip() for cell in cells):
                     padded.append((f"{name}:{line}", tuple(map(str, cells))))
