@@ -27,10 +27,11 @@ def read(folder: Path, content: str | bytes, name: str = "x.csv") -> Chunk:
     return chunk
 
 
-def refusal(folder: Path, content: str | bytes, name: str = "x.csv") -> str:
+def refusal(folder: Path, content: str | bytes, name: str = "x.csv", *, code: str) -> str:
     with pytest.raises(UserError) as caught:
         read(folder, content, name)
     assert str(caught.value).startswith(str(folder / name))
+    assert caught.value.code == code
     return str(caught.value)
 
 
@@ -142,13 +143,15 @@ def test_rows_of_wrong_width_are_faults_in_order(tmp_path: Path) -> None:
 
 
 def test_a_quote_that_never_closes_is_a_fault_at_the_line_where_it_opens(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"x\.csv:3: not valid csv"):
+    with pytest.raises(UserError, match=r"x\.csv:3: not valid csv") as caught:
         read(tmp_path, 'text,label\na,1\n"b,2\nc,3\nd,4\n')
+    assert caught.value.code == "bad-csv"
 
 
 def test_stray_quotes_do_not_merge_rows(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"x\.tsv:2: not valid csv"):
+    with pytest.raises(UserError, match=r"x\.tsv:2: not valid csv") as caught:
         read(tmp_path, 'text\tlabel\n"a fine\t1\nb\t0\nc\t1\n"d\t0\n', "x.tsv")
+    assert caught.value.code == "bad-csv"
 
 
 def test_very_long_cells_are_read(tmp_path: Path) -> None:
@@ -177,7 +180,7 @@ def test_lines_that_are_no_json_object_are_faults(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "\n", "  \n"])
 def test_a_csv_without_header_is_refused(tmp_path: Path, content: str) -> None:
-    assert "empty; expected a header line" in refusal(tmp_path, content)
+    assert "empty; expected a header line" in refusal(tmp_path, content, code="empty-file")
 
 
 def test_a_header_alone_is_no_rows(tmp_path: Path) -> None:
@@ -190,7 +193,7 @@ def test_a_header_alone_is_no_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", '["a",\n"b"]\n'])
 def test_a_jsonl_without_objects_is_refused(tmp_path: Path, content: str) -> None:
-    assert "no JSON object in it; expected one in each line" in refusal(tmp_path, content, "x.jsonl")
+    assert "no JSON object in it; expected one in each line" in refusal(tmp_path, content, "x.jsonl", code="bad-jsonl")
 
 
 @pytest.mark.parametrize("damage", ["no gzip", "cut", "flipped"])
@@ -199,30 +202,32 @@ def test_a_bad_gzip_is_refused(tmp_path: Path, ending: str, damage: str) -> None
     good = gzip.compress(b"".join(b'{"text": "%d"}\n' % (i * i) for i in range(2000)))
     flipped = good[:40] + bytes(255 - byte for byte in good[40:80]) + good[80:]
     content = {"no gzip": b"text,label\na,1\n", "cut": good[:-20], "flipped": flipped}[damage]
-    message = refusal(tmp_path, content, f"x.{ending}.gz")
+    message = refusal(tmp_path, content, f"x.{ending}.gz", code="unreadable-file")
     assert "cannot be read" in message or "not a valid parquet file" in message
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_wrong_encoding_is_refused(tmp_path: Path, ending: str) -> None:
-    message = refusal(tmp_path, '{"text": "café"}\n'.encode("latin-1"), f"x.{ending}")
+    message = refusal(tmp_path, '{"text": "café"}\n'.encode("latin-1"), f"x.{ending}", code="unreadable-file")
     assert "'utf-8' codec can't decode byte 0xe9" in message
     assert message.endswith(f"Expected {ending} in UTF-8.")
 
 
 @pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1" + b"x" * 100 + b"\x10\0\0\0PAR1"])
 def test_a_bad_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
-    assert "not a valid parquet file" in refusal(tmp_path, content, "x.parquet")
+    assert "not a valid parquet file" in refusal(tmp_path, content, "x.parquet", code="bad-parquet")
 
 
 @pytest.mark.parametrize("name", ["x.txt", "x.json", "x", "x.gz", "x.xlsx.gz"])
 def test_unknown_endings_are_refused(tmp_path: Path, name: str) -> None:
-    assert "Known: csv, tsv, jsonl, parquet, each optionally .gz." in refusal(tmp_path, "text\na\n", name)
+    message = refusal(tmp_path, "text\na\n", name, code="unknown-format")
+    assert "Known: csv, tsv, jsonl, parquet, each optionally .gz." in message
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"nowhere\.csv: no such file"):
+    with pytest.raises(UserError, match=r"nowhere\.csv: no such file") as caught:
         next(read_chunks(Source(file="nowhere.csv"), tmp_path, "train"))
+    assert caught.value.code == "no-such-file"
 
 
 # --- hub and demo ----------------------------------------------------------------------------------------------
@@ -265,12 +270,14 @@ def test_hub_split_is_validation_for_dev_unless_named(hub_folder: Path) -> None:
 
 
 def test_hub_failures_say_what_was_asked_for(hub_folder: Path) -> None:
-    with pytest.raises(UserError, match=rf"^hub:{hub_folder}: split 'dev' cannot be loaded: "):
+    with pytest.raises(UserError, match=rf"^hub:{hub_folder}: split 'dev' cannot be loaded: ") as caught:
         hub_rows(hub_folder, "train", split="dev")
+    assert caught.value.code == "no-hub-dataset"
     with pytest.raises(
         UserError, match=r"^hub:nobody/nothing \(configuration x\): split 'train' cannot be loaded: "
     ) as caught:
         hub_rows(Path("nobody/nothing"), "train", config="x")
+    assert caught.value.code == "no-hub-dataset"
     assert "without network only a local folder or a cached data set works" in str(caught.value)
 
 
@@ -284,10 +291,12 @@ def test_demo_rows_are_those_of_the_generator(tmp_path: Path) -> None:
 
 
 def test_unknown_demo_names_are_refused_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"Unknown demo task 'sentimant'\. Did you mean 'sentiment'"):
+    with pytest.raises(UserError, match=r"Unknown demo task 'sentimant'\. Did you mean 'sentiment'") as caught:
         next(read_chunks(Source(demo="sentimant"), tmp_path, "dev"))
-    with pytest.raises(UserError, match=r"Unknown demo split 'tran'\. Did you mean 'train'"):
+    assert caught.value.code == "unknown-demo-task"
+    with pytest.raises(UserError, match=r"Unknown demo split 'tran'\. Did you mean 'train'") as caught:
         next(read_chunks(Source(demo="sentiment", split="tran"), tmp_path, "dev"))
+    assert caught.value.code == "unknown-demo-split"
 
 
 def test_names_of_sources_in_messages() -> None:

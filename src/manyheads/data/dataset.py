@@ -48,7 +48,9 @@ class Dataset:
     skipped: int = 0  # bad rows that were dropped
 
     def __len__(self) -> int:
-        return len(self.raw if self.row_numbers is None else self.row_numbers)
+        if self.row_numbers is None:
+            return len(self.raw)
+        return len(self.row_numbers)
 
     @property
     def texts(self) -> tuple[Strings, ...]:
@@ -61,7 +63,9 @@ class Dataset:
     @property
     def lines(self) -> np.ndarray:
         """[rows] where each row stands in its file."""
-        return self.raw.lines if self.row_numbers is None else self.raw.lines[self.row_numbers]
+        if self.row_numbers is None:
+            return self.raw.lines
+        return self.raw.lines[self.row_numbers]
 
     @cached_property
     def labelled(self) -> np.ndarray:
@@ -90,33 +94,42 @@ class Dataset:
         return self.raw.location(row)
 
     def _rows_of(self, column: Strings) -> Strings:
-        return column if self.row_numbers is None else column.take(self.row_numbers)
+        if self.row_numbers is None:
+            return column
+        return column.take(self.row_numbers)
 
 
 def recognise_columns(
     file: str, columns: list[str], text: list[str] | None, label: str | tuple[str, ...] | None
 ) -> Columns:
     """The text and label columns by their names, where the recipe does not say which they are."""
-    named = [name for name in columns if name]
-    texts = tuple(text) if text else _recognise_texts(named)
+    named = list(filter(None, columns))
+    texts = tuple(text or ()) or _recognise_texts(named)
+    if not texts:
+        raise _cannot_tell(file, "text", named)
+    label = label or _first_of(LABEL_NAMES, set(named).difference(texts))
     if not label:
-        label = _first_of(LABEL_NAMES, set(named).difference(texts or ()))
-    if texts is None or label is None:
-        missing = "text" if texts is None else "label"
-        raise UserError(
-            f"{file}: cannot tell which column is the {missing}. Columns: {', '.join(named)}. "
-            f"Name it in the recipe, for example `{missing}: {named[0] if named else 'NAME'}`.",
-            code="no-column",
-        )
+        raise _cannot_tell(file, "label", named)
     return Columns(texts, label, None)
 
 
-def _recognise_texts(named: list[str]) -> tuple[str, ...] | None:
+def _cannot_tell(file: str, column: str, named: list[str]) -> UserError:
+    example = next(iter(named), "NAME")
+    return UserError(
+        f"{file}: cannot tell which column is the {column}. Columns: {', '.join(named)}. "
+        f"Name it in the recipe, for example `{column}: {example}`.",
+        code="no-column",
+    )
+
+
+def _recognise_texts(named: list[str]) -> tuple[str, ...]:
     for pair in PAIR_NAMES:
         if set(pair) <= set(named):
             return pair
     single = _first_of(TEXT_NAMES, set(named))
-    return None if single is None else (single,)
+    if single is None:
+        return ()
+    return (single,)
 
 
 def _first_of(preferred: tuple[str, ...], names: set[str]) -> str | None:
@@ -126,21 +139,21 @@ def _first_of(preferred: tuple[str, ...], names: set[str]) -> str | None:
     return None
 
 
-def read_rows(sources: list[Source], root: Path, split: str, wanted: Columns, location: str) -> Table:
+def read_rows(sources: list[Source], root: Path, split: str, columns: Columns, location: str) -> Table:
     """All rows of a split whose texts are there. Labels are kept as the file has them."""
     names = tuple(source_name(source, split) for source in sources)
     bad: list[BadRow] = []
-    fingerprint = rows_fingerprint(sources, root, wanted)
+    fingerprint = rows_fingerprint(sources, root, columns)
     if fingerprint is not None:
 
         def write(writer: EntryWriter) -> None:
-            write_rows(writer, usable_rows(sources, root, split, wanted, location, bad), wanted, bad)
+            write_rows(writer, usable_rows(sources, root, split, columns, location, bad), columns, bad)
 
         try:
-            return rows_of_entry(cached("rows", fingerprint, write), wanted, names)
+            return rows_of_entry(cached("rows", fingerprint, write), columns, names)
         except CacheNotWritable:
             bad.clear()  # then they are held in memory
-    return hold_rows(usable_rows(sources, root, split, wanted, location, bad), wanted, names, bad)
+    return hold_rows(usable_rows(sources, root, split, columns, location, bad), columns, names, bad)
 
 
 def label_rows(
@@ -157,11 +170,14 @@ def label_rows(
     if reader is not None:
         labels = _read_labels(raw, reader, bad, blanks)
     if bad and not skip_bad:
-        skipping = ", or set `bad_rows: skip` (for the task, or under `data`) to leave them out"
-        advice = f"Mend the file{'' if skip_bad is None else skipping}."
+        advice = "Mend the file."
+        if skip_bad is not None:
+            advice = "Mend the file, or set `bad_rows: skip` (for the task, or under `data`) to leave them out."
         raise UserError(f"{location}: {_list_bad_rows(raw, sorted(bad))}\n{advice}", code="bad-rows")
     dataset = Dataset(raw, labels)
-    usable = len(dataset) if reader is None else int(dataset.labelled.sum())
+    usable = len(dataset)
+    if reader is not None:
+        usable = int(dataset.labelled.sum())
     if not usable:
         raise UserError(f"{location}: no usable row in {', '.join(raw.sources)}.", code="no-rows")
     if not blanks and usable < len(dataset):

@@ -182,7 +182,10 @@ def _json_object(line: str) -> dict[str, Any]:
 
 def _even(rows: list[list[Any] | None], width: int) -> list[list[Any] | None]:
     """JSON objects need not have the same keys; rows read before a key was first seen are shorter."""
-    return [None if row is None else row + [None] * (width - len(row)) for row in rows]
+    for row in rows:
+        if row is not None:
+            row.extend([None] * (width - len(row)))
+    return rows
 
 
 def _read_parquet(path: Path) -> Iterator[Chunk]:
@@ -196,7 +199,7 @@ def _read_parquet(path: Path) -> Iterator[Chunk]:
             for batch in file.iter_batches(batch_size=CHUNK):
                 columns = [column.to_pylist() for column in batch.columns]
                 count = batch.num_rows
-                rows: list[list[Any] | None] = [list(cells) for cells in zip(*columns, strict=True)]
+                rows: list[list[Any] | None] = list(map(list, zip(*columns, strict=True)))
                 yield Chunk(batch.schema.names, rows, list(range(line, line + count)), [])
                 line += count
             if line == 1:
@@ -214,7 +217,9 @@ def _read_hub(source: Source, root: Path, split: str) -> Iterator[Chunk]:
     try:
         data = datasets.load_dataset(name, source.config, **options)
     except Exception as error:  # `datasets` raises a dozen kinds, all of them about the name or the network
-        location = f"hub:{source.hub}" + (f" (configuration {source.config})" if source.config else "")
+        location = f"hub:{source.hub}"
+        if source.config:
+            location += f" (configuration {source.config})"
         reason = str(error).strip().split("\n")[0]
         raise UserError(
             f"{location}: split '{split}' cannot be loaded: {reason}\n"
@@ -226,7 +231,7 @@ def _read_hub(source: Source, root: Path, split: str) -> Iterator[Chunk]:
         batch = data[start : start + CHUNK]
         for name, feature in classes.items():
             batch[name] = [_class_name(feature, number) for number in batch[name]]
-        rows: list[list[Any] | None] = [list(cells) for cells in zip(*batch.values(), strict=True)]
+        rows: list[list[Any] | None] = list(map(list, zip(*batch.values(), strict=True)))
         yield Chunk(list(batch), rows, list(range(start + 1, start + 1 + len(rows))), [])
 
 

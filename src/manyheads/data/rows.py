@@ -17,7 +17,7 @@ PLAIN = {str, int, float, bool}  # among cells of one type, equal cells are one 
 
 
 def usable_rows(
-    sources: list[Source], root: Path, split: str, wanted: Columns, location: str, bad: list[BadRow]
+    sources: list[Source], root: Path, split: str, columns: Columns, location: str, bad: list[BadRow]
 ) -> Iterator[TableChunk]:
     """The usable rows, chunk by chunk; the others are added to `bad`."""
     count = 0
@@ -25,26 +25,26 @@ def usable_rows(
         for chunk in read_chunks(source, root, split):
             if count and not chunk.cells:
                 continue
-            _check_columns(source_name(source, split), chunk.columns, wanted, location)
+            _check_columns(source_name(source, split), chunk.columns, columns, location)
             number = count + len(bad)  # rows that are left out still count: an id leads back to its row in the file
-            piece = plain_rows(file, chunk, wanted, number) or checked_rows(file, chunk, wanted, number, bad)
+            piece = plain_rows(file, chunk, columns, number) or checked_rows(file, chunk, columns, number, bad)
             count += len(piece.lines)
             yield piece
 
 
-def _check_columns(file: str, columns: list[str], wanted: Columns, location: str) -> None:
+def _check_columns(file: str, names: list[str], columns: Columns, location: str) -> None:
     """A column that the file does not have is an error that names those it has."""
-    for name in (*wanted.text, *label_columns(wanted), wanted.id):
-        if name is not None and name not in columns:
+    for name in (*columns.text, *label_columns(columns), columns.id):
+        if name is not None and name not in names:
             raise UserError(
-                f"{location}: {file}: no column '{name}'.{nearest(name, filter(None, columns))}", code="unknown-column"
+                f"{location}: {file}: no column '{name}'.{nearest(name, filter(None, names))}", code="unknown-column"
             )
 
 
 def _id_column(names: list[str], columns: Columns) -> str | None:
-    if columns.id is not None:
-        return columns.id
-    return "id" if "id" in names else None
+    if columns.id is None and "id" in names:
+        return "id"
+    return columns.id
 
 
 # --- chunks with nothing odd in them ---------------------------------------------------------------------------
@@ -104,12 +104,10 @@ class _Indices:
 
     @classmethod
     def of(cls, names: list[str], columns: Columns) -> _Indices:
+        texts = list(map(names.index, columns.text))
+        labels = list(map(names.index, label_columns(columns)))
         id_name = _id_column(names, columns)
-        return cls(
-            [names.index(name) for name in columns.text],
-            [names.index(name) for name in label_columns(columns)],
-            None if id_name is None else names.index(id_name),
-        )
+        return cls(texts, labels, None if id_name is None else names.index(id_name))
 
 
 def checked_rows(file: int, chunk: Chunk, columns: Columns, number: int, bad: list[BadRow]) -> TableChunk:
@@ -136,10 +134,12 @@ def checked_rows(file: int, chunk: Chunk, columns: Columns, number: int, bad: li
 
 def _why_unusable(row: list[Any], names: list[str], indices: _Indices) -> str | None:
     """What is wrong with the cells of a row, labels' types before texts'; None where nothing is."""
-    unreadable = [index for index in indices.labels if isinstance(row[index], bytes | dict)]
-    unreadable += [index for index in indices.texts if isinstance(row[index], bytes | list | dict)]
-    if unreadable:
-        return f"{type(row[unreadable[0]]).__name__} instead of text in column '{names[unreadable[0]]}'"
+    for index in indices.labels:
+        if isinstance(row[index], bytes | dict):
+            return f"{type(row[index]).__name__} instead of text in column '{names[index]}'"
+    for index in indices.texts:
+        if isinstance(row[index], bytes | list | dict):
+            return f"{type(row[index]).__name__} instead of text in column '{names[index]}'"
     for index in indices.texts:
         if not _text(row[index]):
             return f"empty text in column '{names[index]}'"
