@@ -31,9 +31,10 @@ def read(
     return label_rows(raw, reader, skip, "recipe.yaml:3: tasks.t.train")
 
 
-def refusal(*arguments: Any, **settings: Any) -> list[str]:
+def refusal(*arguments: Any, code: str = "bad-rows", **settings: Any) -> list[str]:
     with pytest.raises(UserError) as caught:
         read(*arguments, **settings)
+    assert caught.value.code == code
     return str(caught.value).split("\n")
 
 
@@ -69,8 +70,10 @@ def test_columns_that_cannot_be_told_are_asked_for() -> None:
         "x.csv: cannot tell which column is the text. Columns: body, stars. "
         "Name it in the recipe, for example `text: body`."
     )
-    with pytest.raises(UserError, match="cannot tell which column is the label"):
+    assert caught.value.code == "no-column"
+    with pytest.raises(UserError, match="cannot tell which column is the label") as caught:
         recognise_columns("x.csv", ["text", "stars"], None, None)
+    assert caught.value.code == "no-column"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,7 @@ def test_columns_that_cannot_be_told_are_asked_for() -> None:
 )
 def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path, columns: Columns, expected: str) -> None:
     (tmp_path / "x.csv").write_text(",text,label\n0,a,1\n")
-    assert refusal(tmp_path, "x.csv", columns=columns) == [f"recipe: tasks.a.train: {expected}"]
+    assert refusal(tmp_path, "x.csv", columns=columns, code="unknown-column") == [f"recipe: tasks.a.train: {expected}"]
 
 
 # --- good rows -------------------------------------------------------------------------------------------------
@@ -219,7 +222,8 @@ def test_cells_that_are_no_text_are_bad(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["text,label\n", "text,label\nx,9\n"])
 def test_no_row_left_is_an_error_even_when_skipping(tmp_path: Path, content: str) -> None:
     (tmp_path / "x.csv").write_text(content)
-    assert refusal(tmp_path, "x.csv", skip=True) == ["recipe.yaml:3: tasks.t.train: no usable row in x.csv."]
+    lines = refusal(tmp_path, "x.csv", skip=True, code="no-rows")
+    assert lines == ["recipe.yaml:3: tasks.t.train: no usable row in x.csv."]
 
 
 # --- the course's files, as they are ---------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from manyheads.config.task import Source
 from manyheads.data import dataset as reading
 from manyheads.data import readers
+from manyheads.data import rows as rows_module
 from manyheads.data import table as raw_rows
 from manyheads.data.dataset import Dataset, label_rows, read_rows
 from manyheads.data.labels import BETWEEN, FAULT, NONE, BadLabel, LabelReader
@@ -100,7 +101,7 @@ def test_kept_rows_are_those_that_were_read(
     with monkeypatch.context() as patch:
         patch.setattr(raw_rows, "LARGE", 1e9)
         assert written == content(read(tmp_path, *files, columns=columns)), "as when they are held in memory"
-    monkeypatch.setattr(reading, "read_chunks", None)
+    monkeypatch.setattr(rows_module, "read_chunks", None)
     assert written == content(read(tmp_path, *files, columns=columns)), "from the cache alone"
 
 
@@ -157,14 +158,14 @@ def test_two_runs_at_once_end_with_one_whole_cache(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "x.csv").write_text(BAD)
-    original = reading._pieces
+    original = reading.usable_rows
 
     def overtaken(*given: Any) -> Iterator[raw_rows.TableChunk]:
         yield from original(*given)
-        monkeypatch.setattr(reading, "_pieces", original)
+        monkeypatch.setattr(reading, "usable_rows", original)
         read(tmp_path, "x.csv")  # the other run finishes while this one still writes
 
-    monkeypatch.setattr(reading, "_pieces", overtaken)
+    monkeypatch.setattr(reading, "usable_rows", overtaken)
     assert read(tmp_path, "x.csv").texts[0].to_pylist() == ["a", "c", "d\ne", "é", "g"]
     assert len(list(cache.iterdir())) == 1
 
@@ -219,8 +220,8 @@ def test_plain_chunks_are_read_as_row_by_row(rows: list[list[Any]], data: st.Dat
     columns = Columns(("t", "u"), label, data.draw(st.sampled_from([None, "x"])))
     chunk = Chunk(names, list(rows), list(range(2, 2 + len(rows))), [])
     bad: list[BadRow] = []
-    exact = reading._good_rows(1, chunk, columns, 7, bad)
-    quick = reading._plain_rows(1, chunk, columns, 7)
+    exact = rows_module.checked_rows(1, chunk, columns, 7, bad)
+    quick = rows_module.plain_rows(1, chunk, columns, 7)
     assert quick is None or (quick == exact and not bad)
     if rows and all(isinstance(cell, str) and cell.strip() for row in rows for cell in row):
         assert quick is not None, "nothing is odd here"

@@ -86,5 +86,6 @@ def test_an_encoder_decoder_is_refused(tmp_path: Path) -> None:
     AutoModel.from_config(T5Config(vocab_size=99, d_model=32, d_ff=64, num_layers=1, num_heads=4)).save_pretrained(
         tmp_path
     )
-    with pytest.raises(UserError, match="encoder-decoder"):
+    with pytest.raises(UserError, match="encoder-decoder") as caught:
         load_encoder(EncoderSettings(name=str(tmp_path)))
+    assert caught.value.code == "not-an-encoder"

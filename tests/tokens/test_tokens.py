@@ -113,8 +113,9 @@ def test_a_tokenizer_is_built_from_a_vocabulary_where_there_is_no_tokenizer_json
 
 
 def test_a_folder_without_tokenizer_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no tokenizer can be loaded from here"):
+    with pytest.raises(UserError, match="no tokenizer can be loaded from here") as caught:
         Tokenizer(tmp_path)
+    assert caught.value.code == "no-tokenizer"
 
 
 # --- truncation ------------------------------------------------------------------------------------------------

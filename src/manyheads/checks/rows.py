@@ -93,7 +93,7 @@ def check_files(split: Split, sources: list[Source], root: Path, columns: Column
                 if fault is not None:
                     yield Finding(split.task, split.name, "header", "note", 1, 1, f"{name}:1: {fault}.")
             indices = [chunk.columns.index(column) for column in columns.text if column in chunk.columns]
-            for row, line in zip(chunk.rows, chunk.lines, strict=True):
+            for row, line in zip(chunk.cells, chunk.lines, strict=True):
                 cells = _text_cells(row, indices)
                 if any(isinstance(cell, str) and cell != cell.strip() for cell in cells):
                     padded.append((f"{name}:{line}", tuple(map(str, cells))))

@@ -27,10 +27,10 @@ FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of one source. `rows[i]` holds the cells in the order of `columns`; None where a row is malformed."""
+    """Some rows of one source. `cells[i]` holds a row in the order of `columns`; None where it is malformed."""
 
     columns: list[str]
-    rows: list[list[Any] | None]
+    cells: list[list[Any] | None]
     lines: list[int]
     faults: list[str]  # one reason per malformed row, in order
 
@@ -44,44 +44,58 @@ def read_chunks(source: Source, root: Path, default_split: str) -> Iterator[Chun
     else:
         path = find_file(source, root)
         if path is None:
-            raise UserError(f"{root / str(source.file)}: no such file.")
+            raise UserError(f"{root / str(source.file)}: no such file.", code="no-such-file")
         try:
             yield from _READERS[file_format(path)](path)
         except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
-            raise UserError(f"{path}: cannot be read: {error}. Expected {file_format(path)} in UTF-8.") from None
+            raise UserError(
+                f"{path}: cannot be read: {error}. Expected {file_format(path)} in UTF-8.", code="unreadable-file"
+            ) from None
 
 
 def find_file(source: Source, root: Path) -> Path | None:
     """The source's file, or the same one compressed; None where there is neither, or it is no file."""
     plain = root / str(source.file)
-    return next((path for path in (plain, plain.with_name(f"{plain.name}.gz")) if path.is_file()), None)
+    for path in (plain, plain.with_name(f"{plain.name}.gz")):
+        if path.is_file():
+            return path
+    return None
 
 
 def source_name(source: Source, default_split: str) -> str:
     """What messages call a source."""
     if source.file is not None:
         return source.file
-    kind, name = ("demo", source.demo) if source.demo is not None else ("hub", source.hub)
-    return f"{kind}:{name}/{split_name(source, default_split)}"
+    split = split_name(source, default_split)
+    if source.demo is not None:
+        return f"demo:{source.demo}/{split}"
+    return f"hub:{source.hub}/{split}"
 
 
 def split_name(source: Source, default_split: str) -> str:
     """The split that is read; the hub's word for dev is validation."""
-    hub_default = {"dev": "validation"}.get(default_split, default_split)
-    return source.split or (default_split if source.hub is None else hub_default)
+    if source.split:
+        return source.split
+    if source.hub is not None and default_split == "dev":
+        return "validation"
+    return default_split
 
 
 def file_format(path: Path) -> str:
     """'csv', 'tsv', 'jsonl' or 'parquet', by the file's ending without .gz."""
-    ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    ending = ending.lstrip(".").lower()
+    ending = Path(path.name.removesuffix(".gz")).suffix.lstrip(".").lower()
     if ending not in FORMATS:
-        raise UserError(f"{path}: unknown file format '.{ending}'. Known: {', '.join(FORMATS)}, each optionally .gz.")
+        raise UserError(
+            f"{path}: unknown file format '.{ending}'. Known: {', '.join(FORMATS)}, each optionally .gz.",
+            code="unknown-format",
+        )
     return ending
 
 
 def _open(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    return path.open("rb")
 
 
 def _read_csv(path: Path) -> Iterator[Chunk]:
@@ -89,7 +103,7 @@ def _read_csv(path: Path) -> Iterator[Chunk]:
     with _open(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text:
         first = text.readline()
         if not first.strip():
-            raise UserError(f"{path}: empty; expected a header line with column names.")
+            raise UserError(f"{path}: empty; expected a header line with column names.", code="empty-file")
         delimiter = "\t" if file_format(path) == "tsv" else max(",\t;", key=first.count)
         text.seek(0)
         reader = csv.reader(text, delimiter=delimiter, strict=True)  # a stray quote must not swallow rows
@@ -105,10 +119,11 @@ def _read_csv(path: Path) -> Iterator[Chunk]:
                     if first_row and len(cells) == len(columns) + 1:
                         columns = ["", *columns]  # the header does not name the index column before the others
                     first_row = False
-                    good = len(cells) == len(columns)
-                    if not good:
+                    if len(cells) == len(columns):
+                        rows.append(cells)
+                    else:
+                        rows.append(None)
                         faults.append(f"{len(cells)} cells where the header has {len(columns)}")
-                    rows.append(cells if good else None)
                     lines.append(line)
                 line = reader.line_num + 1
                 if len(rows) == CHUNK:
@@ -117,7 +132,8 @@ def _read_csv(path: Path) -> Iterator[Chunk]:
         except csv.Error as error:
             raise UserError(
                 f"{path}:{line}: not valid csv: {error}. Is a quote mark open in this row? Inside a quoted cell it is "
-                'written twice ("").'
+                'written twice ("").',
+                code="bad-csv",
             ) from None
         yield Chunk(columns, rows, lines, faults)
 
@@ -132,30 +148,44 @@ def _read_jsonl(path: Path) -> Iterator[Chunk]:
             if not line.strip():
                 continue
             try:
-                found = json.loads(line)
-                if not isinstance(found, dict):
-                    raise ValueError
-                if "\\ud" in line.lower():  # JSON can write half a character, which no text may hold
-                    json.dumps(found, ensure_ascii=False).encode()
+                row = _json_object(line)
             except ValueError as fault:
                 rows.append(None)
-                half = isinstance(fault, UnicodeEncodeError)
-                faults.append("half of a surrogate pair in a text" if half else "not a JSON object")
+                faults.append(str(fault))
             else:
-                columns.extend(key for key in found if key not in columns)
-                rows.append([found.get(key) for key in columns])
+                columns.extend(key for key in row if key not in columns)
+                rows.append([row.get(key) for key in columns])
             lines.append(number)
             if len(rows) == CHUNK:
                 yield Chunk(list(columns), _even(rows, len(columns)), lines, faults)
                 rows, lines, faults = [], [], []
     if not columns:
-        raise UserError(f"{path}: no JSON object in it; expected one in each line.")
+        raise UserError(f"{path}: no JSON object in it; expected one in each line.", code="bad-jsonl")
     yield Chunk(list(columns), _even(rows, len(columns)), lines, faults)
+
+
+def _json_object(line: str) -> dict[str, Any]:
+    """A ValueError says what is wrong with the line."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        raise ValueError("not a JSON object")
+    if "\\ud" in line.lower():  # JSON can write half a character, which no text may hold
+        try:
+            json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("half of a surrogate pair in a text") from None
+    return row
 
 
 def _even(rows: list[list[Any] | None], width: int) -> list[list[Any] | None]:
     """JSON objects need not have the same keys; rows read before a key was first seen are shorter."""
-    return [None if row is None else row + [None] * (width - len(row)) for row in rows]
+    for row in rows:
+        if row is not None:
+            row.extend([None] * (width - len(row)))
+    return rows
 
 
 def _read_parquet(path: Path) -> Iterator[Chunk]:
@@ -169,13 +199,13 @@ def _read_parquet(path: Path) -> Iterator[Chunk]:
             for batch in file.iter_batches(batch_size=CHUNK):
                 columns = [column.to_pylist() for column in batch.columns]
                 count = batch.num_rows
-                rows: list[list[Any] | None] = [list(cells) for cells in zip(*columns, strict=True)]
+                rows: list[list[Any] | None] = list(map(list, zip(*columns, strict=True)))
                 yield Chunk(batch.schema.names, rows, list(range(line, line + count)), [])
                 line += count
             if line == 1:
                 yield Chunk(file.schema_arrow.names, [], [], [])
     except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path}: not a valid parquet file: {str(error).strip()}") from None
+        raise UserError(f"{path}: not a valid parquet file: {str(error).strip()}", code="bad-parquet") from None
 
 
 def _read_hub(source: Source, root: Path, split: str) -> Iterator[Chunk]:
@@ -187,19 +217,28 @@ def _read_hub(source: Source, root: Path, split: str) -> Iterator[Chunk]:
     try:
         data = datasets.load_dataset(name, source.config, **options)
     except Exception as error:  # `datasets` raises a dozen kinds, all of them about the name or the network
-        location = f"hub:{source.hub}" + (f" (configuration {source.config})" if source.config else "")
+        location = f"hub:{source.hub}"
+        if source.config:
+            location += f" (configuration {source.config})"
         reason = str(error).strip().split("\n")[0]
         raise UserError(
             f"{location}: split '{split}' cannot be loaded: {reason}\n"
-            "Check name, configuration and split; without network only a local folder or a cached data set works."
+            "Check name, configuration and split; without network only a local folder or a cached data set works.",
+            code="no-hub-dataset",
         ) from None
     classes = {name: feature for name, feature in data.features.items() if isinstance(feature, datasets.ClassLabel)}
     for start in range(0, len(data), CHUNK):
         batch = data[start : start + CHUNK]
-        for name, feature in classes.items():  # class numbers → names; -1 is how the hub writes 'no label'
-            batch[name] = [None if one is None or one < 0 else feature.int2str(one) for one in batch[name]]
-        rows: list[list[Any] | None] = [list(cells) for cells in zip(*batch.values(), strict=True)]
+        for name, feature in classes.items():
+            batch[name] = [_class_name(feature, number) for number in batch[name]]
+        rows: list[list[Any] | None] = list(map(list, zip(*batch.values(), strict=True)))
         yield Chunk(list(batch), rows, list(range(start + 1, start + 1 + len(rows))), [])
+
+
+def _class_name(feature: Any, number: int | None) -> str | None:
+    if number is None or number < 0:  # -1 is how the hub writes 'no label'
+        return None
+    return feature.int2str(number)
 
 
 def _read_demo(task: str, split: str) -> Iterator[Chunk]:

@@ -33,6 +33,15 @@ class Columns:
     id: str | None  # None: 'id' where the file has it, else the row's number
 
 
+def label_columns(columns: Columns) -> tuple[str, ...]:
+    """The columns that labels are read from."""
+    if columns.label is None:
+        return ()
+    if isinstance(columns.label, str):
+        return (columns.label,)
+    return columns.label
+
+
 class BadRow(NamedTuple):
     """Where a row that cannot be used stands, and why it cannot."""
 
@@ -72,28 +81,29 @@ class Table:
         return f"{self.sources[self.files[row]]}:{self.lines[row]}"
 
     def distinct_labels(self) -> Iterator[str]:
-        return iter(()) if self.labels is None else iter(self.labels.distinct())
+        if self.labels is not None:
+            yield from self.labels.distinct()
 
 
-def hold_rows(pieces: Iterator[TableChunk], wanted: Columns, sources: tuple[str, ...], bad: list[BadRow]) -> Table:
+def hold_rows(pieces: Iterator[TableChunk], columns: Columns, sources: tuple[str, ...], bad: list[BadRow]) -> Table:
     """Rows in memory. `bad` is filled while the pieces are read."""
-    parts: dict[str, list[pa.Array]] = {name: [] for name in _names(wanted)}
+    parts: dict[str, list[pa.Array]] = {name: [] for name in _names(columns)}
     lines, files = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int16)]
     for piece in pieces:
-        for name, strings in _strings(piece, wanted).items():
+        for name, strings in _strings(piece, columns).items():
             parts[name].append(pa.array(strings, type=pa.large_string()))
         lines.append(np.array(piece.lines, dtype=np.int64))
         files.append(np.full(len(piece.lines), piece.file, dtype=np.int16))
-    columns: dict[str, Strings] = {}
+    strings_by_name: dict[str, Strings] = {}
     for name, arrays in parts.items():
-        columns[name] = Strings(pa.chunked_array(arrays, type=pa.large_string()).combine_chunks())
-    return _table(columns, (np.concatenate(lines), np.concatenate(files)), sources, bad)
+        strings_by_name[name] = Strings(pa.chunked_array(arrays, type=pa.large_string()).combine_chunks())
+    return _table(strings_by_name, (np.concatenate(lines), np.concatenate(files)), sources, bad)
 
 
 # --- kept in the cache -----------------------------------------------------------------------------------------
 
 
-def rows_fingerprint(sources: list[Source], root: Path, wanted: Columns) -> str | None:
+def rows_fingerprint(sources: list[Source], root: Path, columns: Columns) -> str | None:
     """The name of these files' rows in the cache, by what is in the files; None where keeping them does not pay."""
     paths: list[Path] = []
     for source in sources:
@@ -107,43 +117,43 @@ def rows_fingerprint(sources: list[Source], root: Path, wanted: Columns) -> str 
         contents = [(file_sha256(path), file_format(path), path.suffix == ".gz") for path in paths]
     except UserError:
         return None  # whoever reads it will say what is wrong with it
-    return hashlib.sha256(json.dumps([LAYOUT, contents, astuple(wanted)]).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps([LAYOUT, contents, astuple(columns)]).encode()).hexdigest()[:32]
 
 
-def write_rows(writer: EntryWriter, pieces: Iterator[TableChunk], wanted: Columns, bad: list[BadRow]) -> None:
+def write_rows(writer: EntryWriter, pieces: Iterator[TableChunk], columns: Columns, bad: list[BadRow]) -> None:
     """Write rows as they are read; never are all of them in memory. `bad` is filled while the pieces are read."""
-    no_rows = TableChunk(0, tuple([] for _ in wanted.text))
+    no_rows = TableChunk(0, tuple([] for _ in columns.text))
     for piece in chain([no_rows], pieces):
-        for name, strings in _strings(piece, wanted).items():
+        for name, strings in _strings(piece, columns).items():
             append_strings(writer, name, strings)
         writer.append("lines", np.array(piece.lines, dtype=np.int64))
         writer.append("files", np.full(len(piece.lines), piece.file, dtype=np.int16))
     writer.notes["bad"] = bad
 
 
-def rows_of_entry(entry: Entry, wanted: Columns, sources: tuple[str, ...]) -> Table:
+def rows_of_entry(entry: Entry, columns: Columns, sources: tuple[str, ...]) -> Table:
     """Rows as they were read."""
-    columns = {name: Strings(CachedStrings(entry, name)) for name in _names(wanted)}
+    strings_by_name = {name: Strings(CachedStrings(entry, name)) for name in _names(columns)}
     bad = [BadRow(*fields) for fields in entry.notes["bad"]]
-    return _table(columns, (entry.column("lines"), entry.column("files")), sources, bad)
+    return _table(strings_by_name, (entry.column("lines"), entry.column("files")), sources, bad)
 
 
-def _names(wanted: Columns) -> list[str]:
+def _names(columns: Columns) -> list[str]:
     """The columns of strings as they are stored."""
-    names = [f"text-{number}" for number in range(len(wanted.text))]
+    names = [f"text-{number}" for number in range(len(columns.text))]
     names.append("id")
-    if wanted.label is not None:
+    if columns.label is not None:
         names.append("label")
     return names
 
 
-def _strings(piece: TableChunk, wanted: Columns) -> dict[str, list[str]]:
-    """A piece's columns of strings by their names; labels come last and may not be wanted."""
-    return dict(zip(_names(wanted), [*piece.texts, piece.ids, piece.labels], strict=False))
+def _strings(piece: TableChunk, columns: Columns) -> dict[str, list[str]]:
+    """A piece's columns of strings by their names; labels come last and may not be columns."""
+    return dict(zip(_names(columns), [*piece.texts, piece.ids, piece.labels], strict=False))
 
 
 def _table(
-    columns: dict[str, Strings], lines_files: tuple[np.ndarray, np.ndarray], sources: tuple[str, ...], bad: list[BadRow]
+    strings: dict[str, Strings], lines_files: tuple[np.ndarray, np.ndarray], sources: tuple[str, ...], bad: list[BadRow]
 ) -> Table:
-    texts = tuple(column for name, column in columns.items() if name.startswith("text-"))
-    return Table(texts, columns.get("label"), columns["id"], *lines_files, sources, bad)
+    texts = tuple(column for name, column in strings.items() if name.startswith("text-"))
+    return Table(texts, strings.get("label"), strings["id"], *lines_files, sources, bad)

@@ -13,7 +13,7 @@ from manyheads.storage.strings import Strings
 from manyheads.tasks.load import load_tasks
 from manyheads.tokens.column import tokenise
 from manyheads.tokens.packing import Sequence
-from manyheads.tokens.tokenizer import SpecialTokens, Tokenizer
+from manyheads.tokens.tokenizer import Tokenizer
 
 
 def collect_texts(
@@ -38,7 +38,7 @@ def collect_texts(
             cut += len(parts) == 2 and sum(map(len, parts)) > room
             starts = range(0, max(1, len(parts[0])), room) if len(parts) == 1 else [0]
             for start in starts:
-                one = _frame(tokenizer.special_tokens, [parts[0][start : start + room], *parts[1:]], longest)
+                one = _frame(tokenizer, [parts[0][start : start + room], *parts[1:]], longest)
                 if np.isin(one.ids, vocabulary.ordinary).any():
                     found.setdefault(one.ids.tobytes(), one)
     return list(found.values()), cut
@@ -61,7 +61,7 @@ def _lines(root: Path, file: str, recipe: Recipe) -> Strings:
     return Strings.of(line for line in lines if line)
 
 
-def _frame(special_tokens: SpecialTokens, sides: list[np.ndarray], longest: int) -> Sequence:
+def _frame(tokenizer: Tokenizer, sides: list[np.ndarray], longest: int) -> Sequence:
     if len(sides) == 1:
-        return Sequence(*special_tokens.single(sides[0], longest))
-    return Sequence(*special_tokens.pair(sides[0], sides[1], longest))
+        return Sequence(*tokenizer.special_tokens.single(sides[0], longest))
+    return Sequence(*tokenizer.special_tokens.pair(sides[0], sides[1], longest))

@@ -47,13 +47,17 @@ def check_folder(folder: Path) -> None:
     try:
         sums: dict[str, str] = json.loads((folder / CHECKSUMS).read_text())
     except (OSError, ValueError):
-        raise UserError(f"{folder}: not a whole checkpoint: {CHECKSUMS} is missing or damaged.{DAMAGED}") from None
+        raise UserError(
+            f"{folder}: not a whole checkpoint: {CHECKSUMS} is missing or damaged.{DAMAGED}", code="damaged-checkpoint"
+        ) from None
     for name, sha256 in sums.items():
         file = folder / name
         if not file.is_file():
-            raise UserError(f"{file}: missing from the checkpoint.{DAMAGED}")
+            raise UserError(f"{file}: missing from the checkpoint.{DAMAGED}", code="damaged-checkpoint")
         if file_sha256(file) != sha256:
-            raise UserError(f"{file}: damaged: its checksum is not the one it was written with.{DAMAGED}")
+            raise UserError(
+                f"{file}: damaged: its checksum is not the one it was written with.{DAMAGED}", code="damaged-checkpoint"
+            )
 
 
 def write_text(file: Path, text: str) -> None:
@@ -83,4 +87,4 @@ def file_sha256(file: Path) -> str:
         with file.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}.") from None
+        raise UserError(f"{file}: cannot be read: {error.strerror}.", code="unreadable-file") from None

@@ -27,7 +27,9 @@ class Tokenizer:
             try:
                 self.backend = AutoTokenizer.from_pretrained(folder).backend_tokenizer
             except Exception as error:  # transformers raises many kinds for one fault: nothing to load from
-                raise UserError(f"{folder}: no tokenizer can be loaded from here: {error}") from None
+                raise UserError(
+                    f"{folder}: no tokenizer can be loaded from here: {error}", code="no-tokenizer"
+                ) from None
         # a tokenizer.json may carry the padding and truncation of its last use: all-MiniLM's cuts at 128
         self.backend.no_padding()
         self.backend.no_truncation()
