@@ -34,8 +34,10 @@ def predict_tasks(
 ) -> dict[str, np.ndarray]:
     """Class probabilities [rows, classes] or values in label units [rows] of each task, in the order of its `rows`
     (default: all). Tasks that read the same texts share an encoder pass."""
-    chosen = rows or {name: np.arange(len(split)) for name, split in data.items()}
-    collectors = {name: make_collector(split.task, len(chosen[name])) for name, split in data.items()}
+    chosen, collectors = {}, {}
+    for name, split in data.items():
+        chosen[name] = np.arange(len(split)) if rows is None else rows[name]
+        collectors[name] = make_collector(split.task, len(chosen[name]))
     completed = 0
     with evaluating(model):
         for group in _same_texts(data):
@@ -72,8 +74,10 @@ def plan_passes(
 
     Examples of like length go together, as many as fit: long runs of equal length make attention cheap.
     """
-    positions = {name: _positions(rows[name]) for name in data}
-    readings = {name: _reading(model, split) for name, split in data.items()}
+    positions, readings = {}, {}
+    for name, split in data.items():
+        positions[name] = _positions(rows[name])
+        readings[name] = _reading(model, split)
     batches: dict[str, TaskBatch] = {}
     token_count = 0
     for row in _by_length(data, rows):
