@@ -57,6 +57,12 @@ def test_own_parts_train_are_said_and_open_again(own: Path, recipe_file: Callabl
     check_refused(manyheads("predict", run / "best", *texts), "losses/absolute", "--imports my_parts.py")
     check_refused(manyheads("evaluate", run), "unknown loss 'absolute'", f"--imports {own}", "[unknown-part]")
     assert manyheads("evaluate", run, "--imports", own, "-q").returncode == 0
+    check_refused(manyheads("report", run), "unknown loss 'absolute'", f"--imports {own}")
+    assert manyheads("report", run, "--imports", own).returncode == 0
+    (run / "metrics.json").unlink()
+    resumed = manyheads("resume", run)
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"imports: {own} (losses/absolute)" in resumed.stderr, "a resume runs what was trained, and says so"
     assert f"imports:\n- {own}\n" in (run / "recipe.yaml").read_text(), "the full path: the run may be opened anywhere"
     assert not list(run.rglob("*.py")), "code is not copied"
     own.unlink()

@@ -220,6 +220,7 @@ HOSTILE: dict[str, tuple[Spoil, str, str]] = {
     ),
     "a class index out of range": (labels(values={"1": 7}), "class indices below 3", "invalid-model"),
     "a class name of numbers": (labels(names=[1, 2, 3]), "task 1", "invalid-model"),
+    "a class name with an escape": (labels(names=["1", "\x1b[2J", "3"]), "has control characters", "invalid-model"),
     # parts
     "a part that is not registered": (in_task(loss="huber"), "losses/huber is not a part", "unknown-part"),
     "a part of a wrong type": (in_task(loss=7), "task 1", "invalid-model"),
@@ -359,7 +360,12 @@ def test_hostile_folders_from_the_command_line(case: str, model_folder: Path, tm
     (tmp_path / "outside.txt").write_text("outside")
     spoil(model_folder)
     before = everything_below(tmp_path)
-    check_refused(manyheads("predict", model_folder, "-t", "mood", "--text", "a film"), words, f"[{code}]")
+    result = manyheads("predict", model_folder, "-t", "mood", "--text", "a film")
+    assert (result.returncode, result.stdout) == (2, ""), result.stderr
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
+    assert words in result.stderr
+    assert result.stderr.endswith(f"[{code}]\n")
     assert everything_below(tmp_path) == before, "nothing is written"
 
 

@@ -35,8 +35,10 @@ def predict_tasks(
 ) -> dict[str, np.ndarray]:
     """Class probabilities [rows, classes] or values in label units [rows] of each task, in the order of its `rows`
     (default: all). Tasks that read the same texts share an encoder pass."""
-    chosen = rows or {name: np.arange(len(split)) for name, split in data.items()}
-    collectors = {name: make_collector(split.task, len(chosen[name])) for name, split in data.items()}
+    chosen, collectors = {}, {}
+    for name, split in data.items():
+        chosen[name] = np.arange(len(split)) if rows is None else rows[name]
+        collectors[name] = make_collector(split.task, len(chosen[name]))
     completed = 0
     with evaluating(model):
         for group in _same_texts(data):

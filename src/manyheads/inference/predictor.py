@@ -97,11 +97,14 @@ class Predictor:
     def predict_all(self, texts: Sequence[Text]) -> dict[str, Described]:
         """The same of every task that takes such texts, single or pairs, from one encoder pass where possible."""
         text_count = 2 if texts and not isinstance(texts[0], str) else 1
-        chosen = [task for task in self.tasks.values() if len(task.columns.text) == text_count]
+        chosen = self._tasks_that_take(text_count)
         if not chosen:
             kind_of_text = "pairs" if text_count == 2 else "single texts"
             raise UserError(f"{self.source}: no task takes {kind_of_text}.", code="unknown-task")
         return self.predict_dataset(chosen, dataset_of_texts(texts, text_count, chosen[0].name))
+
+    def _tasks_that_take(self, text_count: int) -> list[Task]:
+        return [task for task in self.tasks.values() if len(task.columns.text) == text_count]
 
     def predict_file(self, task: str | None, file: str | Path) -> tuple[list[str], Described]:
         """Ids and predictions for every row of a csv, tsv, jsonl or parquet file with the task's text columns."""
@@ -114,30 +117,33 @@ class Predictor:
         columns = columns_of_file(file)
         readable = [task for task in self.tasks.values() if set(task.columns.text) <= columns]
         if not readable:
-            expected = "; ".join(f"{task.name}: {', '.join(task.columns.text)}" for task in self.tasks.values())
-            raise UserError(f"{file}: it has the text columns of no task. Expected {expected}.", code="missing-column")
+            expected = []
+            for task in self.tasks.values():
+                expected.append(f"{task.name}: {', '.join(task.columns.text)}")
+            reason = f"it has the text columns of no task. Expected {'; '.join(expected)}."
+            raise UserError(f"{file}: {reason}", code="missing-column")
         chosen = [task for task in readable if task.columns.text == readable[0].columns.text]
         examples = dataset_of_file(file, chosen[0])
         return examples.ids.to_pylist(), self.predict_dataset(chosen, examples)
 
     def predict_dataset(self, tasks: list[Task], examples: Dataset) -> dict[str, Described]:
         """Predictions of tasks that read the same texts, in the user's words."""
-        if not len(examples):
-            return {task.name: [] for task in tasks}
-        predictions = self.backend.run(tasks, examples)
-        return {task.name: describe(task, predictions[task.name]) for task in tasks}
+        described: dict[str, Described] = {task.name: [] for task in tasks}
+        if len(examples):
+            predictions = self.backend.run(tasks, examples)
+            for task in tasks:
+                described[task.name] = describe(task, predictions[task.name])
+        return described
 
     def _try_out(self) -> None:
         """A model that cannot predict for a letter is refused when it is opened, not in the middle of its work."""
-        single = [task for task in self.tasks.values() if not task.pair]
-        pairs = [task for task in self.tasks.values() if task.pair]
-        trials: list[tuple[list[Task], list[Text]]] = [(single, ["a"]), (pairs, [("a", "a")])]
-        for tasks, texts in trials:
+        trials: dict[int, Text] = {1: "a", 2: ("a", "a")}
+        for text_count, text in trials.items():
+            tasks = self._tasks_that_take(text_count)
             if not tasks:
                 continue
             with guarded(self.source / MODEL_FILE):
-                examples = dataset_of_texts(texts, len(tasks[0].columns.text), tasks[0].name)
-                described = self.predict_dataset(tasks, examples)
+                described = self.predict_dataset(tasks, dataset_of_texts([text], text_count, tasks[0].name))
             for name, predictions in described.items():
                 if not _is_finite(predictions):
                     raise refused(self.source, f"task '{name}' predicts what is not a number.")
@@ -145,7 +151,7 @@ class Predictor:
 
 def _is_finite(predictions: Described) -> bool:
     for prediction in predictions:
-        numbers = [prediction["prediction"], *prediction.get("probabilities", {}).values()]
-        if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
-            return False
+        for number in (prediction["prediction"], *prediction.get("probabilities", {}).values()):
+            if isinstance(number, float) and not math.isfinite(number):
+                return False
     return True

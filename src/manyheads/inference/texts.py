@@ -32,8 +32,8 @@ def dataset_of_texts(texts: Sequence[Text], text_count: int, task: str) -> Datas
         for column, side in zip(columns, sides, strict=True):
             column.append(_checked(side, number))
     count = len(columns[0])
-    sides_as_strings = tuple(Strings.of(column) for column in columns)
-    ids = Strings.of(str(number) for number in range(count))
+    sides_as_strings = tuple(map(Strings.of, columns))
+    ids = Strings.of(map(str, range(count)))
     lines, files = np.arange(1, count + 1), np.zeros(count, dtype=np.int16)
     return Dataset(Table(sides_as_strings, None, ids, lines, files, ("input",), []), None)
 

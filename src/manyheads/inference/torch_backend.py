@@ -38,11 +38,11 @@ class TorchBackend:
 
     def _check_vocabulary(self, tokens: TaskTokens) -> None:
         """A tokenizer with more tokens than the encoder has embeddings fails on the texts that have them."""
-        known = len(self.model.encoder.words)
+        vocabulary = len(self.model.encoder.words)
         for column in tokens.texts:
-            unknown = np.flatnonzero(column.ids >= known)
+            unknown = np.flatnonzero(column.ids >= vocabulary)
             if len(unknown):
                 row = int(np.searchsorted(column.starts, unknown[0], side="right")) - 1
                 location = tokens.examples.location(row)
-                reason = f"its token {column.ids[unknown[0]]} is not among the encoder's {known}"
+                reason = f"its token {column.ids[unknown[0]]} is not among the encoder's {vocabulary}"
                 raise UserError(f"{location}: {reason}: the tokenizer is another model's.", code="unknown-token")

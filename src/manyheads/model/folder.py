@@ -24,18 +24,17 @@ from manyheads.encoder.bert import Bert, BertConfig
 from manyheads.encoder.hf_names import to_hugging_face
 from manyheads.encoder.loading import is_bert, load_encoder
 from manyheads.model.folder_checks import (
-    FAMILIES,
     HEADS_FILE,
     MODEL_FILE,
     check_files,
     guarded,
     read_encoder_config,
-    read_model_file,
     refused,
     tensor_shapes,
 )
 from manyheads.model.head import IncompatiblePart
 from manyheads.model.multitask import ManyHeads
+from manyheads.model.saved_tasks import FAMILIES, read_model_file
 from manyheads.storage.files import CHECKSUMS, write_folder
 from manyheads.tasks.task import Task
 from manyheads.tokens.tokenizer import Tokenizer
@@ -75,14 +74,17 @@ def _drop_code_keys(file: Path) -> None:
 
 def _imported_parts(model: ManyHeads) -> dict[str, str]:
     """'losses/huber' → the name of the imported file that registered it."""
-    imported = {}
+    names: set[tuple[str, str]] = set()
     for task in model.tasks.values():
-        chosen = [(family, getattr(task, key)) for key, family in FAMILIES.items()]
-        chosen += [("metrics", metric) for metric in task.metrics]
-        for family, part_config in chosen:
-            file = file_of_part(registry.find(family, part_config.name))
-            if file is not None:
-                imported[f"{family}/{part_config.name}"] = file.name
+        for key, family in FAMILIES.items():
+            names.add((family, getattr(task, key).name))
+        for metric in task.metrics:
+            names.add(("metrics", metric.name))
+    imported = {}
+    for family, name in sorted(names):
+        file = file_of_part(registry.find(family, name))
+        if file is not None:
+            imported[f"{family}/{name}"] = file.name
     return imported
 
 
@@ -158,7 +160,7 @@ def _check_encoder_size(folder: Path, config: dict[str, Any], shapes: Shapes) ->
     loaded = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     with torch.device("meta"):
         skeleton = AutoModel.from_config(loaded, trust_remote_code=False)
-    described = sum(parameter.numel() for parameter in skeleton.parameters())
+    described = skeleton.num_parameters()
     stored = sum(torch.Size(shape).numel() for shape in shapes.values())
     if described > ROOM * stored:
         raise refused(folder / "config.json", f"describes {described:,} weights, the files hold {stored:,}.")

@@ -26,15 +26,15 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
     A model that is in eval mode already is not touched: several threads may predict with it at once.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    if not any(training for _, training in modes):
+    modes = {module: module.training for module in model.modules()}
+    if True not in modes.values():
         yield
         return
     model.eval()
     try:
         yield
     finally:
-        for module, training in modes:
+        for module, training in modes.items():
             module.training = training
 
 
@@ -130,8 +130,9 @@ class ManyHeads(nn.Module):
     def pack(self, batches: list[tuple[str, Inputs]], merge: bool = True) -> PackedBatches:
         """The sequences of all examples end to end, equal ones once if `merge`, and where each task's are."""
         sequences: list[Sequence] = []
-        counts = []
-        for _, inputs in batches:
+        tasks, counts = [], []
+        for task, inputs in batches:
+            tasks.append(task)
             count_before = len(sequences)
             for example in inputs:
                 sequences.extend(example)
@@ -141,7 +142,7 @@ class ManyHeads(nn.Module):
             distinct, indices = merge_equal(sequences, everywhere=not self.encoder.uses_dropout)
         tokens = pack(distinct, self.device)
         where = torch.tensor(indices, device=self.device).split(counts)
-        return PackedBatches([task for task, _ in batches], tokens, where)
+        return PackedBatches(tasks, tokens, where)
 
     def read(self, embedded: Tensor, packed: PackedBatches) -> list[Tensor]:
         """Embedded tokens → every task's outputs: what comes after the place where regularisers perturb."""

@@ -68,8 +68,10 @@ class TaskTokens:
         states, layer = self.frozen.of(row), self.frozen.layer
         if not self.frozen.whole:
             return [Sequence(NO_TOKENS, NO_TOKENS, "all", None, array, layer) for array in states]
-        sequences = model.inputs(self.task.name, self.texts, row)
-        return [replace(sequence, states=array, layer=layer) for sequence, array in zip(sequences, states, strict=True)]
+        sequences = []
+        for sequence, array in zip(model.inputs(self.task.name, self.texts, row), states, strict=True):
+            sequences.append(replace(sequence, states=array, layer=layer))
+        return sequences
 
     def fingerprint(self) -> str:
         """Changes with any text or label, so that a run is never resumed on other data."""

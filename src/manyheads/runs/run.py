@@ -19,8 +19,9 @@ from manyheads.inference.evaluate import Evaluation, evaluate_model
 from manyheads.inference.predictor import Described, Predictor
 from manyheads.inference.texts import Text
 from manyheads.inference.torch_backend import TorchBackend
-from manyheads.model.folder_checks import MODEL_FILE, is_registered, unknown_parts
+from manyheads.model.folder_checks import MODEL_FILE, printable
 from manyheads.model.multitask import ManyHeads
+from manyheads.model.saved_tasks import is_registered, unknown_parts
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.storage.files import restore_folder
@@ -62,7 +63,7 @@ class Run:
             return fault
         options = " ".join(f"--imports {file}" for file in files)
         advice = f"This run was trained with code of yours, which opening it does not run. If you trust it: {options}"
-        return UserError(f"{fault}\n{advice}", code="unknown-part")
+        return UserError(f"{fault}\n{printable(advice)}", code="unknown-part")
 
     @property
     def metrics(self) -> dict[str, Any]:
