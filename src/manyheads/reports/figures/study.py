@@ -35,14 +35,20 @@ def differences(table: StudyTable, column: str) -> Figure | None:
 
 def cost(table: StudyTable) -> Figure | None:
     """Quality against time and memory: the best rows lie high and far left."""
-    column = "overall" if "overall" in table.columns else next(iter(table.columns))
-    rows = {row_number: row for row_number, row in enumerate(table.rows, 1) if row.cells[column].values}
-    if len(rows) < 2:
+    column = next(iter(table.columns))
+    if "overall" in table.columns:
+        column = "overall"
+    minutes: dict[int, float] = {}  # by the number of the row in the table
+    gigabytes: dict[int, float] = {}
+    cells: dict[int, Cell] = {}
+    for row_number, row in enumerate(table.rows, 1):
+        if row.cells[column].values:
+            minutes[row_number] = row.seconds / 60
+            gigabytes[row_number] = row.gigabytes
+            cells[row_number] = row.cells[column]
+    if len(cells) < 2:
         return None
     figure, (time_axes, memory_axes) = panel_grid(2, height=2.9)
-    minutes = {row_number: row.seconds / 60 for row_number, row in rows.items()}
-    gigabytes = {row_number: row.gigabytes for row_number, row in rows.items()}
-    cells = {row_number: row.cells[column] for row_number, row in rows.items()}
     _draw_cost(time_axes, minutes, cells, "minutes of training")
     _draw_cost(memory_axes, gigabytes, cells, "peak gigabytes")
     time_axes.set_ylabel(table.columns[column])
@@ -85,8 +91,8 @@ def transfer(matrix: TransferMatrix) -> Figure | None:
     for (row, column), change in np.ndenumerate(changes):
         if np.isnan(change):
             continue
-        text = f"+{number(change)}" if change >= 0 else f"−{number(-change)}"
-        weight = "bold"
+        sign = "+" if change >= 0 else "−"
+        text, weight = f"{sign}{number(abs(change))}", "bold"
         if matrix.cells[tasks[row]][partners[column]].verdict == "not distinguishable":
             text, weight = f"{text} ≈", "normal"
         ink = "#ffffff" if abs(change) > 0.6 * largest else "#1d2733"
