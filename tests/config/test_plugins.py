@@ -139,7 +139,7 @@ def test_a_metric_says_which_kinds_it_measures(own: Path, recipe_file: Callable[
     own.write_text("from manyheads import register\n\n@register('metrics', 'mine')\n" + body)
     tasks = {"near": {"train": "near.tsv", "range": [0, 5], "metrics": ["mine"]}}
     file = recipe_file(tasks=tasks, imports=["my_parts.py"])
-    check_refused(manyheads("train", file), "'mine' is registered without saying which kinds it measures; use @metric")
+    check_refused(manyheads("train", file), "'mine' is registered without saying which labels it measures; use @metric")
     says = "@metric('mine', label_types=('number',), best='high', scale='share')\n"
     own.write_text("from manyheads.parts.metrics import metric\n\n" + says + body)
     result = manyheads("train", file, "training.epochs=1")

@@ -154,16 +154,17 @@ def test_misfits_are_refused_before_anything_is_written(
     assert "Traceback" not in checked.stderr
 
 
-def test_parts_that_cannot_go_together_are_refused_with_all_other_faults_when_the_recipe_is_read(
+def test_parts_that_cannot_go_together_are_refused_all_at_once_when_the_recipe_is_read(
     recipe_file: Callable[..., Path],
 ) -> None:
-    tasks = {"near": {"train": "absent.tsv", "encoding": "bi-cosine", "head": "mlp", "output": "clamp", "los": "mse"}}
+    tasks = {"near": {"train": "absent.tsv", "encoding": "bi-cosine", "head": "mlp", "output": "clamp"}}
     check_refused(
-        manyheads("train", recipe_file(tasks=tasks)),
+        manyheads("train", recipe_file(tasks=tasks, regularise={"name": "smart", "tasks": []})),
         "3 faults",
         "tasks.near.head: 'bi-cosine' gives the prediction itself; use head 'none'.",
         "tasks.near.output: 'clamp' does not go with encoding 'bi-cosine'; use 'similarity'.",
-        "tasks.near.los: unknown key",
+        "regularise: 'smart': 'tasks' names none; leave the regulariser out instead.",
+        "[bad-recipe]",
     )
 
 
