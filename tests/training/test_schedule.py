@@ -20,6 +20,7 @@ from manyheads.registry import parts
 from manyheads.training.schedule import plan_schedule, set_trainable
 from manyheads.training.setup import Setup, assemble
 from manyheads.training.trainer import Trainer
+from resuming import check_resumed
 
 ToyRecipe = Callable[..., dict[str, Any]]
 NO_RATE = 1e-30  # no weight moves by even its last bit, so no metric improves by rounding
@@ -151,13 +152,6 @@ def test_frozen_layers_draw_no_dropout(toy_recipe: ToyRecipe, toy_data: Path) ->
 # --- exactness -------------------------------------------------------------------------------------------------
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
-    last = sorted((folder / "checkpoints").glob("step-*"))[-1]
-    return {**load_file(last / "model.safetensors"), **load_file(last / "optimizer.safetensors")}
-
-
 @pytest.mark.parametrize("name", [part.name for part in parts("samplers")])
 def test_every_sampler_resumes_in_the_middle_of_an_epoch(
     name: str, toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch
@@ -172,39 +166,6 @@ def test_a_run_resumes_before_at_and_after_a_change_of_phase(
     at: int, toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_resumed(toy_recipe, monkeypatch, at=at, phases=TWO_PHASES)
-
-
-def check_resumed(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch, at: int = 3, **changes: Any) -> None:
-    from manyheads import resume
-    from manyheads.training.gradients.backward import Backward
-
-    checkpoint = {"every_steps": 1}
-    straight = train(load_recipe(toy_recipe(name="straight", checkpoint=checkpoint, **changes)), quiet=True)
-
-    class Killed(Exception):
-        pass
-
-    real = Backward.step
-
-    def killed(*given: Any, **more: Any) -> Any:
-        killed.calls += 1  # type: ignore[attr-defined]
-        if killed.calls == at + 1:  # type: ignore[attr-defined]
-            raise Killed
-        return real(*given, **more)
-
-    killed.calls = 0  # type: ignore[attr-defined]
-    recipe = load_recipe(toy_recipe(name="cut", checkpoint=checkpoint, **changes))
-    with monkeypatch.context() as patch:
-        patch.setattr(Backward, "step", killed)
-        with pytest.raises(Killed):
-            train(recipe, quiet=True)
-    resume(recipe.folder, quiet=True)
-    one, other = weights(straight.folder), weights(recipe.folder)
-    assert one.keys() == other.keys()
-    for key, tensor in one.items():
-        assert torch.equal(tensor, other[key]), key
-    for first, second in zip(log_of(straight.folder), log_of(recipe.folder), strict=True):
-        assert {**first, "seconds": 0, "took": 0} == {**second, "seconds": 0, "took": 0}
 
 
 # --- from the command line -------------------------------------------------------------------------------------

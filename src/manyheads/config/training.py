@@ -169,6 +169,9 @@ class Training(Model):
     tokens_per_pass: int = Field(8192, ge=1)
     """A round of more tokens goes through the encoder in several passes: bounds memory, and gives the same gradient
     but for other dropout masks."""
+    average_weights: float | None = Field(None, gt=0, lt=1)
+    """Decay of a moving average of the weights, such as 0.999, which is evaluated too and kept in best-averaged/; null
+    averages nothing."""
     patience: int | None = Field(None, ge=1)
     """Stop after so many evaluations without a better overall score."""
     conflicts: float = Field(0.02, ge=0, le=1)

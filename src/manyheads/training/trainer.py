@@ -40,6 +40,7 @@ from manyheads.training.state import (
     find_checkpoints,
 )
 from manyheads.training.summary import describe_run
+from manyheads.training.weight_averaging import averaging_entries, build_averaging
 
 
 class Trainer:
@@ -61,6 +62,7 @@ class Trainer:
         self.conflicts = ConflictMeter(
             setup.backward, setup.datasets.train, schedule.batch_sizes, recipe.training.conflicts, recipe.seed
         )
+        self.averaging = build_averaging(recipe, model, folder)
         self.state = TrainingState(
             {
                 "data": DataUnchanged(folder, self.data_fingerprints),
@@ -72,6 +74,7 @@ class Trainer:
                 "model": model,
                 COMBINER_STATE: CombinerState(schedule, model, self.progress),
                 "optimizer": NamedOptimizer(setup.optimizer, {"": model, COMBINER_STATE: schedule.memory}),
+                **averaging_entries(self.averaging),
             }
         )
 
@@ -81,6 +84,8 @@ class Trainer:
         resumed = open_folder(self.folder, self.state, self.progress, reporter, setup.processes, overwrite)
         if resumed:
             self.best.forget_lost(self.folder, reporter)
+            if self.averaging:
+                self.averaging.forget_lost()
         elif setup.processes.main:
             write_recipe(self.folder, self.recipe, self.model.tasks)
             start = {"steps": self.steps, "batch_sizes": self.schedule.batch_sizes, "machine": self.machine}
@@ -155,6 +160,8 @@ class Trainer:
         phase.combination.scalarizer.observe(result.losses)
         for regulariser in phase.regularisers:
             regulariser.after_step(self.model)
+        if self.averaging:
+            self.averaging.average.update()
         self.progress.count(rounds, time.monotonic() - began)
         self.progress.note_losses(result.losses)
         self._log_step(phase, result, phase.peak * factor, norm, conflicts)
@@ -174,10 +181,19 @@ class Trainer:
         """Evaluate, log, keep the model where it is the best so far; pause and resume tasks."""
         self.progress.changed_since_evaluation = False
         evaluation = self._evaluate_model()
-        self.write_log({"event": "evaluate", **evaluation.to_json(), "seen": self.progress.examples})
+        record = {"event": "evaluate", **evaluation.to_json(), "seen": self.progress.examples}
         self._say_evaluation(evaluation)
+        averaged = None
+        if self.averaging:
+            averaged = self.averaging.evaluate(self._evaluate_model, self.datasets.selection)
+            record["averaged"] = averaged.to_json()
+            self._say_evaluation(averaged, "averaged weights  ")
+        self.write_log(record)
         if not self.progress.step:
             return  # an untrained model is not a candidate
+        if self.averaging and averaged:
+            about, write = self._about(averaged), self.setup.processes.main
+            self.averaging.keep_best(averaged, self.setup.encoder_folder, about, write)
         tasks = {}
         if self.recipe.checkpoint.best_per_task:
             tasks = {name: self.model.tasks[name] for name in self.datasets.selection}
@@ -199,14 +215,16 @@ class Trainer:
             content = evaluation.to_json()
         return Evaluation(**processes.tell(content))
 
-    def _say_evaluation(self, evaluation: Evaluation) -> None:
+    def _say_evaluation(self, evaluation: Evaluation, prefix: str = "") -> None:
         figures = []
         for name, metrics in evaluation.metrics.items():
             metric = primary(self.model.tasks[name])
             value = metrics[metric]
             figures.append(f"{name} {metric} {'undefined' if value is None else f'{value:.3f}'}")
         step, epoch = self.progress.step, self.schedule.epochs_begun(self.progress.step)
-        self.setup.reporter.say(f"step {step:,}  epoch {epoch}  {'  '.join(figures)}  overall {evaluation.overall:.3f}")
+        self.setup.reporter.say(
+            f"{prefix}step {step:,}  epoch {epoch}  {'  '.join(figures)}  overall {evaluation.overall:.3f}"
+        )
 
     def _about(self, evaluation: Evaluation) -> dict[str, Any]:
         """What a model folder says of itself: which step, and the figures on which best/ and best-TASK/ are chosen."""
@@ -292,6 +310,8 @@ class Trainer:
             "notes": self.datasets.notes,
             "data": self.data_fingerprints,
         }
+        if self.averaging:
+            metrics["averaged"] = self.averaging.final_metrics(self.datasets, self.recipe, reporter)
         before = evaluation_before_training(self.log)
         if before is not None and self.datasets.selects_on_dev:
             metrics["before"] = before

@@ -1,0 +1,128 @@
+"""The moving average of the weights: its formula, its place in checkpoints, its model folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from command import check_refused, manyheads
+from manyheads import load_recipe, train
+from manyheads.training.weight_averaging import WeightAverage
+from resuming import check_resumed
+from run_files import last_checkpoint, log_of
+
+ToyRecipe = Callable[..., dict[str, Any]]
+RecipeFile = Callable[..., Path]
+AVERAGED = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-3, "average_weights": 0.9}
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.9, 0.999])
+def test_the_formula(decay: float) -> None:
+    """θ̄ ← β_t·θ̄ + (1 − β_t)·θ with β_t = min(β, (1 + t)/(10 + t)), against float64."""
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    frozen = model.bias.detach().clone()
+    expected = model.weight.detach().double()
+    average = WeightAverage(model, decay)
+    for step in range(40):
+        with torch.no_grad():
+            model.weight.add_(torch.randn_like(model.weight))
+        average.update()
+        beta = min(decay, (1 + step) / (10 + step))
+        expected = beta * expected + (1 - beta) * model.weight.detach().double()
+    assert torch.allclose(average.averages["weight"].double(), expected, atol=1e-5)
+    assert torch.equal(average.averages["bias"], frozen), "what does not change is not touched by rounding"
+
+
+def test_within_the_block_the_weights_are_the_averaged_ones() -> None:
+    model = nn.Linear(3, 2)
+    average = WeightAverage(model, 0.9)
+    with torch.no_grad():
+        model.weight.add_(1.0)
+    average.update()
+    raw, averaged = model.weight.detach().clone(), average.averages["weight"].clone()
+    assert not torch.equal(raw, averaged)
+    with average.applied():
+        assert torch.equal(model.weight, averaged)
+    assert torch.equal(model.weight, raw)
+    assert torch.equal(average.averages["weight"], averaged)
+
+
+def test_it_changes_nothing_of_the_training(toy_recipe: ToyRecipe) -> None:
+    plain = train(load_recipe(toy_recipe(name="plain", training={**AVERAGED, "average_weights": None})), quiet=True)
+    averaged = train(load_recipe(toy_recipe(name="averaged", training=AVERAGED)), quiet=True)
+    before, after = (last_checkpoint(run.folder, "model.safetensors") for run in (plain, averaged))
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+    assert plain.metrics["dev"] == averaged.metrics["dev"]
+    assert "averaged" not in plain.metrics
+    assert not (plain.folder / "best-averaged").exists()
+
+
+def test_evaluated_logged_and_kept(toy_recipe: ToyRecipe) -> None:
+    run = train(load_recipe(toy_recipe(training=AVERAGED)), quiet=True)
+    records = log_of(run.folder, "evaluate")
+    scores = [record["averaged"]["overall"] for record in records]
+    assert any(record["averaged"]["losses"] != record["losses"] for record in records)
+    kept = run.metrics["averaged"]["model"]
+    assert kept["overall"] == max(scores)
+    assert kept["step"] == records[scores.index(max(scores))]["step"]
+    assert kept["average_weights"] == 0.9
+    assert run.metrics["averaged"]["dev"]["metrics"].keys() == {"mood", "near"}
+    last = last_checkpoint(run.folder, "average.safetensors")
+    assert int(last["steps"]) == run.metrics["steps"]
+    if kept["step"] == run.metrics["steps"]:
+        heads = load_file(run.folder / "best-averaged" / "heads.safetensors")
+        assert all(torch.equal(tensor, last[name]) for name, tensor in heads.items())
+
+
+def test_resumed_is_as_if_never_stopped(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    phases = [{"trainable": "all", "epochs": 1}, {"trainable": "heads", "epochs": 2}]  # the second reads kept states
+    for at in (4, 7):
+        check_resumed(toy_recipe, monkeypatch, at=at, training=AVERAGED, phases=phases)
+        folder = Path(toy_recipe()["output"])
+        straight, cut = (last_checkpoint(folder / name, "average.safetensors") for name in ("straight", "cut"))
+        assert straight.keys() == cut.keys()
+        assert all(torch.equal(tensor, cut[name]) for name, tensor in straight.items())
+        best = [load_file(folder / name / "best-averaged" / "model.safetensors") for name in ("straight", "cut")]
+        assert all(torch.equal(tensor, best[1][name]) for name, tensor in best[0].items())
+        evaluations = [log_of(folder / name, "evaluate") for name in ("straight", "cut")]
+        assert [one["averaged"] for one in evaluations[0]] == [one["averaged"] for one in evaluations[1]]
+        for name in ("straight", "cut"):
+            (folder / name).rename(folder / f"{name}-{at}")
+
+
+def test_kept_states_of_frozen_layers_are_not_those_of_averaged_weights(toy_recipe: ToyRecipe) -> None:
+    phases = [{"trainable": "all", "epochs": 2}, {"trainable": "heads", "epochs": 2}]
+    found = []
+    for gigabytes in (0.0, 4.0):
+        training = {**AVERAGED, "frozen_gigabytes": gigabytes}
+        run = train(load_recipe(toy_recipe(name=f"kept-{gigabytes:g}", training=training, phases=phases)), quiet=True)
+        found.append([record["averaged"]["losses"] for record in log_of(run.folder, "evaluate")])
+    for computed, kept in zip(*found, strict=True):
+        assert computed == pytest.approx(kept, abs=1e-4)
+
+
+def test_predict_from_the_averaged_model(recipe_file: RecipeFile, toy_data: Path) -> None:
+    assert manyheads("train", recipe_file(training=AVERAGED), "-q").returncode == 0
+    run = toy_data / "runs" / "toy"
+    words = ("--task", "mood", "--text", "the film was good", "--json")
+    raw, averaged = (manyheads("predict", run, *words, *more) for more in ((), ("--model", "best-averaged")))
+    assert averaged.returncode == 0, averaged.stderr
+    assert "probabilities" in averaged.stdout
+    assert raw.stdout != averaged.stdout
+
+
+@pytest.mark.parametrize("decay", [0, 1, 1.5, "much"])
+def test_a_decay_is_between_0_and_1(decay: Any, recipe_file: RecipeFile) -> None:
+    check_refused(manyheads("train", recipe_file(training={"average_weights": decay})), "training.average_weights")
+
+
+def test_a_task_may_not_take_its_folder(recipe_file: RecipeFile) -> None:
+    file = recipe_file(tasks={"averaged": {"train": "mood.csv"}}, training=AVERAGED)
+    check_refused(manyheads("train", file), "tasks.averaged", "[task-name-taken]")
