@@ -23,10 +23,11 @@ from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
 from manyheads.errors import UserError
 from manyheads.inference.evaluate import Evaluation
-from manyheads.model.multitask import ManyHeads, TaskTokens
+from manyheads.model.folder import load_model, save_model
+from manyheads.model.multitask import ManyHeads
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.runs.run import evaluate_with_progress
 from manyheads.storage.files import restore_folder
-from manyheads.training.checkpoint import load_model, save_model
 from manyheads.training.datasets import Datasets
 from manyheads.training.state import PlainState, Stateful
 
