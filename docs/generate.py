@@ -20,7 +20,7 @@ from manyheads.studies.config import Study
 
 ROOT = Path(__file__).resolve().parents[1]
 FAMILY_PAGES = ("sampling", "encodings", "pooling", "heads", "losses", "regularising", "combining", "metrics")
-FILES = ("README.md", "docs/recipe.md", "docs/studies.md", *(f"docs/{name}.md" for name in FAMILY_PAGES))
+FILES = ("docs/parts.md", "docs/recipe.md", "docs/studies.md", *(f"docs/{name}.md" for name in FAMILY_PAGES))
 
 
 def parts_table() -> str:
@@ -32,11 +32,11 @@ def parts_table() -> str:
 def family_table(family: str) -> str:
     """A part per line, with its options and their defaults; of metrics also what they measure and which end is good."""
     metric = family == "metrics"
-    lines = [f"| name | what it is |{' kinds of task | best |' if metric else ''} options | paper |"]
+    lines = [f"| name | what it is |{' labels | best |' if metric else ''} options | paper |"]
     lines.append("|---" * (lines[0].count("|") - 1) + "|")
     for part in parts(family):
         options = ", ".join(f"`{name}: {_default(one.default)}`" for name, one in part.options.model_fields.items())
-        fits = f" {', '.join(part.factory.kinds)} | {part.factory.best} |" if metric else ""
+        fits = f" {', '.join(part.factory.label_types)} | {part.factory.best} |" if metric else ""
         lines.append(f"| `{part.name}` | {_cell(part.summary)} |{fits} {options} | {part.paper} |")
     return "\n".join(lines)
 
@@ -81,6 +81,7 @@ BLOCKS = {
     **{
         family: partial(family_table, family)
         for family in (
+            "kinds",
             "samplers",
             "encodings",
             "pooling",

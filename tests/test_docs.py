@@ -23,7 +23,7 @@ def test_generated_blocks_are_up_to_date() -> None:
     for file in generate["FILES"]:
         text = (ROOT / file).read_text(encoding="utf-8")
         assert generate["fill"](text) == text, f"{file}: run `make docs`"
-    assert "`batch-round-robin`" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "`batch-round-robin`" in (ROOT / "docs" / "parts.md").read_text(encoding="utf-8")
     assert "`training.learning_rate`" in (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8")
 
 

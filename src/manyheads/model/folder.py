@@ -9,15 +9,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from manyheads import registry
 from manyheads.config.plugins import file_of_part
@@ -148,7 +145,7 @@ def _load_encoder(folder: Path) -> Encoder:
 def _check_encoder_size(folder: Path, config: dict[str, Any], shapes: Shapes) -> None:
     """Before any memory is taken: config.json describes the weights that lie beside it."""
     if is_bert(config):
-        with _without_memory():
+        with torch.device("meta"):
             expected = to_hugging_face(Bert(BertConfig.of(config)).state_dict())
         for name, tensor in expected.items():
             if shapes.get(name) != tuple(tensor.shape):
@@ -161,28 +158,12 @@ def _check_encoder_size(folder: Path, config: dict[str, Any], shapes: Shapes) ->
     from transformers import AutoConfig, AutoModel
 
     loaded = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    with _without_memory():
+    with torch.device("meta"):
         skeleton = AutoModel.from_config(loaded, trust_remote_code=False)
     described = skeleton.num_parameters()
     stored = sum(torch.Size(shape).numel() for shape in shapes.values())
     if described > ROOM * stored:
         raise refused(folder / "config.json", f"describes {described:,} weights, the files hold {stored:,}.")
-
-
-class _NoDraws(TorchFunctionMode):
-    """torch imports 800 modules (two seconds) to draw numbers for a tensor that has no memory: leave that out."""
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(function, "__name__", "") == "normal_":
-            return args[0]
-        return function(*args, **(kwargs or {}))
-
-
-@contextmanager
-def _without_memory() -> Iterator[None]:
-    """Modules built in this block have shapes and no values, however large they are."""
-    with torch.device("meta"), _NoDraws():
-        yield
 
 
 def _build_heads(
@@ -192,7 +173,7 @@ def _build_heads(
     stored = tensor_shapes(folder, HEADS_FILE)
     with guarded(folder / MODEL_FILE):
         try:
-            with _without_memory():
+            with torch.device("meta"):
                 skeleton = ManyHeads(encoder, tasks, tokenizer, max_length, seed=0)
         except IncompatiblePart as fault:
             raise refused(folder / MODEL_FILE, f"task '{fault.task}': {fault.part}: {fault}.") from None
