@@ -55,7 +55,7 @@ def measure(file: Path) -> dict[str, float]:
     from manyheads.tasks.resolve import load_recipe
     from manyheads.tokens import tokenizer as tokens
     from manyheads.training import setup as job
-    from manyheads.training.gradients.backward import split_passes
+    from manyheads.training.gradients.passes import split_passes
 
     imported = memory("VmRSS") / 1000
     most = _watch_memory()

@@ -13,7 +13,7 @@ from manyheads import load_recipe, train
 from manyheads.errors import UserError
 from manyheads.inference import dev_examples
 from manyheads.inference.dev_examples import read_dev_examples, write_dev_examples
-from manyheads.model.multitask import TaskTokens
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.tasks.load import load_tasks
 from manyheads.tokens.tokenizer import Tokenizer
 

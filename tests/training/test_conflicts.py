@@ -39,8 +39,7 @@ def test_measuring_changes_nothing_and_keeps_its_share(toy_recipe: ToyRecipe) ->
     assert len(log_of(runs[1.0].folder, "conflicts")) == steps
     assert steps * 0.1 - 1.5 < len(log_of(runs[0.1].folder, "conflicts")) <= steps * 0.1
     state = json.loads((sorted((runs[0.1].folder / "checkpoints").iterdir())[-1] / "state.json").read_text())
-    progress = state["progress"]
-    assert progress["measured"] <= 0.1 * sum(progress["examples"].values())
+    assert state["conflicts"]["measured_examples"] <= 0.1 * sum(state["progress"]["examples"].values())
 
 
 def test_an_aggregators_gradients_are_measured_for_nothing(toy_recipe: ToyRecipe) -> None:

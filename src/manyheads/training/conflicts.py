@@ -80,12 +80,8 @@ class ConflictMeter:
         if phase.combination.aggregator is not None and phase.combination.layers is None and not absent:
             now = self.share >= 1 or progress.step % FREE_EVERY == FREE_EVERY - 1
             return Measured(tasks, None, 0.0) if now else None
-        step_examples = sum(len(batch.rows) for batch in batches)
-        allowed = self.share * (sum(progress.examples.values()) + step_examples) - self.measured_examples
-        needed = step_examples + sum(self.batch_sizes[task] for task in absent)
-        if needed > allowed:
+        if not self._affordable(batches, absent, progress):
             return None
-        self.measured_examples += needed
         began = time.monotonic()
         all_tasks = [*rounds, [self._draw(task, progress.step) for task in absent]]
         gramians = self.backward.measure(all_tasks, phase.combination, (self.seed, progress.step), phase.regularisers)
@@ -93,6 +89,16 @@ class ConflictMeter:
             return None
         order = list(dict.fromkeys(batch.task for batch in batches_of(all_tasks)))
         return Measured(order, gramians, time.monotonic() - began)
+
+    def _affordable(self, batches: list[Batch], absent: list[str], progress: Progress) -> bool:
+        """Whether measuring now keeps to the share; if so it is counted."""
+        step_examples = sum(len(batch.rows) for batch in batches)
+        allowed = self.share * (sum(progress.examples.values()) + step_examples) - self.measured_examples
+        needed = step_examples + sum(self.batch_sizes[task] for task in absent)
+        if needed > allowed:
+            return False
+        self.measured_examples += needed
+        return True
 
     def _draw(self, task: str, step: int) -> Batch:
         """A batch of a task that the step does not have, drawn for this purpose alone."""

@@ -34,16 +34,19 @@ class Processes:
         """This process's slice of every batch; together the slices are the batches. A slice may be empty."""
         if self.count == 1:
             return rounds
-        sliced = [[Batch(one.task, one.rows[self.rank :: self.count]) for one in batches] for batches in rounds]
-        return [[one for one in batches if len(one.rows)] for batches in sliced]
+        shared_rounds = []
+        for batches in rounds:
+            slices = [Batch(batch.task, batch.rows[self.rank :: self.count]) for batch in batches]
+            shared_rounds.append([batch for batch in slices if len(batch.rows)])
+        return shared_rounds
 
     def any(self, flags: list[bool]) -> list[bool]:
         """Which of the flags any process raised."""
         if self.count == 1:
             return flags
-        seen = torch.tensor(flags, dtype=torch.uint8, device=self.device)
-        self.most(seen)
-        return [bool(one) for one in seen.tolist()]
+        raised = torch.tensor(flags, dtype=torch.uint8, device=self.device)
+        self.most(raised)
+        return [bool(flag) for flag in raised.tolist()]
 
     def most(self, tensor: Tensor) -> None:
         """The largest of all processes' values, in place."""
@@ -54,12 +57,12 @@ class Processes:
         """The sum of all processes' values, in place; every process gives tensors of the same shapes."""
         if self.count == 1 or not tensors:
             return
-        flat = torch.cat([one.reshape(-1) for one in tensors])
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         distributed.all_reduce(flat)
         first = 0
-        for one in tensors:
-            one.copy_(flat[first : first + one.numel()].view_as(one))
-            first += one.numel()
+        for tensor in tensors:
+            tensor.copy_(flat[first : first + tensor.numel()].view_as(tensor))
+            first += tensor.numel()
 
     def add_numbers(self, numbers: dict[str, float]) -> None:
         """The same for numbers, of which every process names the same."""
@@ -72,10 +75,11 @@ class Processes:
         """The same for `.grad`. What has none in any process keeps none, so that the optimizer leaves it alone."""
         if self.count == 1:
             return
-        for one, used in zip(parameters, self.any([one.grad is not None for one in parameters]), strict=True):
-            if used and one.grad is None:
-                one.grad = torch.zeros_like(one)
-        self.add([one.grad for one in parameters if one.grad is not None])
+        used_anywhere = self.any([parameter.grad is not None for parameter in parameters])
+        for parameter, used in zip(parameters, used_anywhere, strict=True):
+            if used and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        self.add([parameter.grad for parameter in parameters if parameter.grad is not None])
 
     def tell(self, content: Any) -> Any:
         """What the main process has, in all of them (JSON: nothing is pickled)."""
@@ -103,11 +107,11 @@ class Processes:
 
 def join_processes(accelerator: Any, asked: int | None, location: str) -> Processes:
     """The processes that came up, which must be as many as were asked for."""
-    found = Processes(accelerator.process_index, accelerator.num_processes, accelerator.device)
-    if asked is not None and found.count != asked:
+    processes = Processes(accelerator.process_index, accelerator.num_processes, accelerator.device)
+    if asked is not None and processes.count != asked:
         raise UserError(
-            f"{location}: {asked} processes were asked for, {found.count} came up. Start them with torchrun: "
+            f"{location}: {asked} processes were asked for, {processes.count} came up. Start them with torchrun: "
             f"torchrun --standalone --nproc_per_node {asked} -m manyheads train RECIPE (or resume RUN)",
             "wrong-process-count",
         )
-    return found
+    return processes

@@ -75,9 +75,12 @@ def _make(folder: Path) -> None:
 
 
 def write_recipe(folder: Path, recipe: Recipe, tasks: dict[str, Task]) -> None:
-    """recipe.yaml with all that was inferred, and tasks.json."""
+    """recipe.yaml with all that was inferred."""
     resolved = {name: settings.model_copy(update=_resolved(tasks[name])) for name, settings in recipe.tasks.items()}
     write_text(folder / "recipe.yaml", recipe.model_copy(update={"tasks": resolved}).to_yaml())
+
+
+def write_tasks(folder: Path, tasks: dict[str, Task]) -> None:
     content = [task.to_json() for task in tasks.values()]
     write_text(folder / "tasks.json", json.dumps(content, indent=1) + "\n")
 

@@ -27,7 +27,7 @@ from manyheads.training.gradients.non_finite import NonFiniteLoss, not_finite_er
 from manyheads.training.optim import clip_gradients, relative_rates, set_rates
 from manyheads.training.pausing import PausedTasks
 from manyheads.training.plan import peak_gigabytes, short_plan
-from manyheads.training.run_folder import checkpoints_of, open_folder, write_recipe
+from manyheads.training.run_folder import checkpoints_of, open_folder, write_recipe, write_tasks
 from manyheads.training.schedule import CombinerState, Phase, set_trainable
 from manyheads.training.setup import Setup, machine_facts
 from manyheads.training.state import (
@@ -89,7 +89,8 @@ class Trainer:
         elif setup.processes.main:
             write_recipe(self.folder, self.recipe, self.model.tasks)
             start = {"steps": self.steps, "batch_sizes": self.schedule.batch_sizes, "machine": self.machine}
-            self.write_log({"event": "start", **start, "notes": self.datasets.notes})
+            self.write_log({"event": "start", **start, "notes": self.datasets.notes})  # makes it a run: early
+            write_tasks(self.folder, self.model.tasks)
         for line in describe_run(self.recipe, self.folder, self.model, self.datasets, self.schedule):
             reporter.say(line)
         for line in short_plan(self.model, self.datasets, self.schedule):

@@ -19,8 +19,10 @@ from manyheads.parts.scalarizers import Sum
 from manyheads.tasks.load import load_tasks
 from manyheads.tasks.resolve import load_recipe
 from manyheads.tokens.tokenizer import Tokenizer
-from manyheads.training.gradients.backward import Backward, NonFiniteLoss, split_passes
+from manyheads.training.gradients.backward import Backward
 from manyheads.training.gradients.combination import Combination
+from manyheads.training.gradients.non_finite import NonFiniteLoss
+from manyheads.training.gradients.passes import split_passes
 
 pytestmark = pytest.mark.numeric
 

@@ -19,21 +19,18 @@ from torch import Tensor
 
 from manyheads.config.training import trainable_layers
 from manyheads.errors import UserError
-from manyheads.model.multitask import Inputs, ManyHeads
+from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.aggregators.base import Aggregator
 from manyheads.parts.regularisers.base import ForwardPass, Regulariser, to_float32
 from manyheads.parts.samplers import Batch
 from manyheads.seeding import rng_state, seeded_rng
-from manyheads.tokens.packing import Sequence as TokenSequence
-from manyheads.tokens.packing import merge_equal
 from manyheads.training.distributed import Processes
 from manyheads.training.gradients.combination import Combination
 from manyheads.training.gradients.non_finite import NonFiniteLoss
+from manyheads.training.gradients.passes import Pass, count_examples, split_passes
 from manyheads.training.gradients.tables import Rows, WholeTables, add_up_rows, touched_rows_only
 from manyheads.training.gradients.task_gradients import TaskGradients, shared_parameters
-
-Pass = list[tuple[str, list[int], Inputs]]  # (task, rows, their encoder inputs)
 
 
 @dataclass
@@ -80,8 +77,8 @@ class Backward:
     ) -> Step:
         """Add the gradient of one step to `.grad`. `seeds` (the run's, the step's number) decide every draw."""
         self.regularisers = regularisers
-        counts = _count(rounds)
-        scalarizer, aggregator = combination.scalarizer, combination.aggregator
+        counts = count_examples(rounds)
+        aggregator = combination.aggregator
         terms = [one.name for one in regularisers if set(one.tasks) & set(counts)]
         done = Step(dict.fromkeys(counts, 0.0), terms=dict.fromkeys(terms, 0.0))
         apart = aggregator is not None or any(task in self.layer_factors for task in counts)
@@ -106,17 +103,26 @@ class Backward:
         if aggregator is not None:
             self._aggregate(taken, done, aggregator, seeds)
         if self.processes.count > 1:
-            rest = [one for name, one in self.model.named_parameters() if one.requires_grad and name not in surgery]
-            self.processes.add_gradients(rest)
-            self.tables.forget()
-        for one in regularisers:
-            if not one.reads_examples:
-                done.terms[one.name] += one.penalise(self.model)
-                self.tables.forget()
-        if any(one.requires_grad for one in scalarizer.parameters()):
-            # of the losses over all processes: every process finds the same, and nothing is added up
-            scalarizer({task: torch.tensor(loss, dtype=torch.float64) for task, loss in done.losses.items()}).backward()
+            self._add_up(surgery)
+        self._penalise(done)
+        _learn_weights(combination, done.losses)
         return done
+
+    def _add_up(self, surgery: Mapping[str, Tensor]) -> None:
+        """Sum over all processes the gradients that the aggregator did not sum already."""
+        parameters = []
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad and name not in surgery:
+                parameters.append(parameter)
+        self.processes.add_gradients(parameters)
+        self.tables.forget()
+
+    def _penalise(self, done: Step) -> None:
+        """Add the gradient of regularisers that read the weights alone."""
+        for regulariser in self.regularisers:
+            if not regulariser.reads_examples:
+                done.terms[regulariser.name] += regulariser.penalise(self.model)
+                self.tables.forget()
 
     def shares(self, trained: str | list[int]) -> bool:
         """Whether tasks share anything that learns."""
@@ -136,7 +142,7 @@ class Backward:
         Nothing where a loss is not finite: the step itself says so.
         """
         self.regularisers = regularisers
-        counts = _count(rounds)
+        counts = count_examples(rounds)
         before = [(one, one.grad) for one in self.model.parameters()]
         for one, _ in before:
             one.grad = None
@@ -324,6 +330,13 @@ class Backward:
                 hook.remove()
 
 
+def _learn_weights(combination: Combination, losses: dict[str, float]) -> None:
+    """The gradient of what the scalarizer learns, from the losses over all processes: the same in each of them."""
+    scalarizer = combination.scalarizer
+    if any(parameter.requires_grad for parameter in scalarizer.parameters()):
+        scalarizer({task: torch.tensor(loss, dtype=torch.float64) for task, loss in losses.items()}).backward()
+
+
 def _checked(weights: Tensor, tasks: list[str], aggregator: Aggregator) -> list[float]:
     """An aggregator's weights, one for each task."""
     name = type(aggregator).__name__
@@ -337,46 +350,3 @@ def _checked(weights: Tensor, tasks: list[str], aggregator: Aggregator) -> list[
             f"combine.gradients: {name} gave weights that are not finite: {weights.tolist()}.", "bad-weights"
         )
     return weights.tolist()
-
-
-def _count(rounds: list[list[Batch]]) -> dict[str, int]:
-    """Examples of each task in all rounds of a step, over all processes."""
-    counts: dict[str, int] = {}
-    for batch in (batch for one in rounds for batch in one):
-        counts[batch.task] = counts.get(batch.task, 0) + len(batch.rows)
-    return counts
-
-
-def split_passes(
-    model: ManyHeads, data: dict[str, TaskTokens], batches: list[Batch], tokens_per_pass: int
-) -> list[Pass]:
-    """A round's examples in their order, cut where the next would exceed the budget of tokens.
-
-    Examples of one row that several tasks drew stay together, so that the row is encoded once; so does the batch of a
-    loss that compares its examples.
-    """
-    kept = [data[batch.task].frozen for batch in batches]
-    if kept and all(one is not None and not one.whole for one in kept):  # no tokens go through the encoder
-        drawn = [(one.task, one.rows.tolist()) for one in batches]
-        return [[(task, rows, [data[task].inputs(model, row) for row in rows]) for task, rows in drawn]]
-    together: dict[tuple[object, ...], list[tuple[str, int, list[TokenSequence]]]] = {}
-    for batch in batches:
-        split = data[batch.task]
-        whole = model.head(batch.task).loss.whole_batch
-        for row in batch.rows.tolist():
-            key = ("batch", batch.task) if whole else ("row", split.row_group or batch.task, row)
-            together.setdefault(key, []).append((batch.task, row, split.inputs(model, row)))
-    passes: list[dict[str, tuple[list[int], Inputs]]] = [{}]
-    used = 0
-    for examples in together.values():
-        distinct, _ = merge_equal([one for _, _, inputs in examples for one in inputs], everywhere=False)
-        size = sum(len(one.ids) for one in distinct)
-        if used and used + size > tokens_per_pass:
-            passes.append({})
-            used = 0
-        for task, row, inputs in examples:
-            rows, found = passes[-1].setdefault(task, ([], []))
-            rows.append(row)
-            found.append(inputs)
-        used += size
-    return [[(task, *one) for task, one in found.items()] for found in passes if found]

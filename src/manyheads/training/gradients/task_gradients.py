@@ -22,15 +22,20 @@ SHARED_HEADS = "shared heads"  # the layer group of parameters that are not the 
 def shared_parameters(model: ManyHeads, layers: Sequence[int] | None = None) -> dict[str, Parameter]:
     """What more than one task may train: the encoder, or some layers of it, and heads and layers used in common."""
     owners = [model.tasks[task].head_of or task for task in model.tasks]
-    common = {id(one) for task in model.tasks if owners.count(task) > 1 for one in model.head(task).parameters()}
-    common |= {id(one) for one in model.groups.parameters()}
-    found = {}
-    for name, one in model.named_parameters():
-        layer = model.encoder.layer_of(name.removeprefix("encoder.")) if name.startswith("encoder.") else None
-        wanted = (layer is not None or id(one) in common) if layers is None else layer in layers
-        if wanted and one.requires_grad:
-            found[name] = one
-    return found
+    common = {id(parameter) for parameter in model.groups.parameters()}
+    for task in model.tasks:
+        if owners.count(task) > 1:
+            common |= {id(parameter) for parameter in model.head(task).parameters()}
+    shared = {}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        in_encoder = name.startswith("encoder.")
+        if layers is None and (in_encoder or id(parameter) in common):
+            shared[name] = parameter
+        if layers is not None and in_encoder and model.encoder.layer_of(name.removeprefix("encoder.")) in layers:
+            shared[name] = parameter
+    return shared
 
 
 def layer_group(model: ManyHeads, name: str) -> str:
@@ -68,65 +73,79 @@ class TaskGradients:
 
     def take(self, task: str) -> None:
         """Move the gradient of one task aside, summed over all processes."""
-        found: dict[str, Tensor | Rows] = {}
+        gradients: dict[str, Tensor | Rows] = {}
         for name, parameter in self.parameters.items():
             gradient, parameter.grad = parameter.grad, None
             if gradient is not None:
-                found[name] = Rows.of(gradient) if gradient.is_sparse else gradient
+                gradients[name] = Rows.of(gradient) if gradient.is_sparse else gradient
         if self.processes.count > 1:
-            found = self._add_up(found)
+            gradients = self._add_up(gradients)
         if self.copies is not None:
-            found = {name: _cast(one, self.copies) for name, one in found.items()}
-        self.taken[task] = found
+            gradients = {name: _cast(gradient, self.copies) for name, gradient in gradients.items()}
+        self.taken[task] = gradients
 
-    def _add_up(self, found: dict[str, Tensor | Rows]) -> dict[str, Tensor | Rows]:
+    def _add_up(self, gradients: dict[str, Tensor | Rows]) -> dict[str, Tensor | Rows]:
+        """The sums over all processes, of the parameters that any process has a gradient of."""
         names = list(self.parameters)
-        flags = [name in found for name in names] + [isinstance(found.get(name), Rows) for name in names]
-        seen = self.processes.any(flags)
-        every: dict[str, Tensor | Rows] = {}
-        for name, here, sparse in zip(names, seen, seen[len(names) :], strict=False):
-            parameter, own = self.parameters[name], found.get(name)
+        flags = [name in gradients for name in names] + [isinstance(gradients.get(name), Rows) for name in names]
+        in_any_process = self.processes.any(flags)
+        sums: dict[str, Tensor | Rows] = {}
+        for name, present, sparse in zip(names, in_any_process, in_any_process[len(names) :], strict=False):
+            parameter, gradient = self.parameters[name], gradients.get(name)
             if sparse:
-                own = own if isinstance(own, Rows) else Rows(torch.empty(0, dtype=torch.long), parameter.new_empty(0))
+                if not isinstance(gradient, Rows):
+                    gradient = Rows(torch.empty(0, dtype=torch.long), parameter.new_empty(0))
                 mask = torch.zeros(len(parameter), dtype=torch.uint8, device=parameter.device)
-                mask[own.rows] = 1
+                mask[gradient.rows] = 1
                 self.processes.most(mask)
-                every[name] = _align([own], mask.nonzero().flatten(), parameter)[0]
-            elif here:
-                every[name] = torch.zeros_like(parameter) if own is None else own
-        self.processes.add([one.values if isinstance(one, Rows) else one for one in every.values()])
-        return every
+                sums[name] = _align([gradient], mask.nonzero().flatten(), parameter)[0]
+            elif present:
+                sums[name] = torch.zeros_like(parameter) if gradient is None else gradient
+        self.processes.add([_values(gradient) for gradient in sums.values()])
+        return sums
 
     def gramians(self) -> dict[str, Tensor]:
         """G_ij = g_i·g_j per layer group, [tasks, tasks] in float64, added up parameter by parameter."""
         size = len(self.taken)
-        found = {group: torch.zeros(size, size, dtype=torch.float64) for group in dict.fromkeys(self.groups.values())}
+        lower: dict[str, Tensor] = {}  # triangles
         for name, group in self.groups.items():
+            if group not in lower:
+                lower[group] = torch.zeros(size, size, dtype=torch.float64)
             gradients = self._side_by_side(name)
-            for i, one in enumerate(gradients):
-                for j, other in enumerate(gradients[: i + 1]):
-                    if one is not None and other is not None:
-                        found[group][i, j] += torch.dot(one.flatten(), other.flatten()).cpu()
-        return {group: one + one.tril(-1).T for group, one in found.items()}
+            for i, gradient in enumerate(gradients):
+                for j, earlier in enumerate(gradients[: i + 1]):
+                    if gradient is not None and earlier is not None:
+                        lower[group][i, j] += torch.dot(gradient.flatten(), earlier.flatten()).cpu()
+        return {group: triangle + triangle.tril(-1).T for group, triangle in lower.items()}
 
     def _side_by_side(self, name: str) -> list[Tensor | None]:
         """The tasks' gradients of one parameter, for tables of the rows that any of them touched."""
-        gradients = [found.get(name) for found in self.taken.values()]
-        sparse = [one for one in gradients if isinstance(one, Rows)]
+        sparse = []
+        for gradients in self.taken.values():
+            gradient = gradients.get(name)
+            if isinstance(gradient, Rows):
+                sparse.append(gradient)
         if sparse:
-            rows = torch.cat([one.rows for one in sparse]).unique()
+            rows = torch.cat([gradient.rows for gradient in sparse]).unique()
             aligned = iter(_align(sparse, rows, self.parameters[name]))
-            for found in self.taken.values():
-                if name in found:
-                    found[name] = next(aligned)
-        values = [one.values if isinstance(one := found.get(name), Rows) else one for found in self.taken.values()]
-        return [None if one is None else one.to(torch.promote_types(one.dtype, torch.float32)) for one in values]
+            for gradients in self.taken.values():
+                if name in gradients:
+                    gradients[name] = next(aligned)
+        side_by_side: list[Tensor | None] = []
+        for gradients in self.taken.values():
+            gradient = gradients.get(name)
+            if gradient is None:
+                side_by_side.append(None)
+                continue
+            values = _values(gradient)
+            side_by_side.append(values.to(torch.promote_types(values.dtype, torch.float32)))
+        return side_by_side
 
     def fill(self, weights: dict[str, float]) -> None:
         """`.grad` = Σ w_i·g_i. The copies are used up on the way."""
         for name, parameter in self.parameters.items():
             gradients = self._side_by_side(name)
-            held = [found.pop(name, None) for found in self.taken.values()]
+            copies = [taken.pop(name, None) for taken in self.taken.values()]
             total: Tensor | None = None
             for weight, gradient in zip(weights.values(), gradients, strict=True):
                 if gradient is None:
@@ -134,25 +153,31 @@ class TaskGradients:
                 total = gradient.mul_(weight) if total is None else total.add_(gradient, alpha=weight)
             if total is None:
                 continue
-            rows = next((one.rows for one in held if isinstance(one, Rows)), None)
+            rows = next((copy.rows for copy in copies if isinstance(copy, Rows)), None)
             if rows is not None:
                 total = self.tables.write(parameter, Rows(rows, total))
             parameter.grad = total.to(parameter.dtype)
 
 
-def _cast(one: Tensor | Rows, dtype: torch.dtype) -> Tensor | Rows:
-    return Rows(one.rows, one.values.to(dtype)) if isinstance(one, Rows) else one.to(dtype)
+def _values(gradient: Tensor | Rows) -> Tensor:
+    return gradient.values if isinstance(gradient, Rows) else gradient
+
+
+def _cast(gradient: Tensor | Rows, dtype: torch.dtype) -> Tensor | Rows:
+    if isinstance(gradient, Rows):
+        return Rows(gradient.rows, gradient.values.to(dtype))
+    return gradient.to(dtype)
 
 
 def _align(gradients: Sequence[Rows], rows: Tensor, parameter: Parameter) -> list[Rows]:
     """The same gradients, each with all these rows."""
-    found = []
-    for one in gradients:
-        if len(one.rows) == len(rows):  # they are a subset
-            found.append(one)
+    aligned = []
+    for gradient in gradients:
+        if len(gradient.rows) == len(rows):  # they are a subset
+            aligned.append(gradient)
             continue
-        values = torch.zeros(len(rows), *parameter.shape[1:], dtype=one.values.dtype, device=parameter.device)
-        if len(one.rows):
-            values[torch.searchsorted(rows, one.rows)] = one.values
-        found.append(Rows(rows, values))
-    return found
+        values = torch.zeros(len(rows), *parameter.shape[1:], dtype=gradient.values.dtype, device=parameter.device)
+        if len(gradient.rows):
+            values[torch.searchsorted(rows, gradient.rows)] = gradient.values
+        aligned.append(Rows(rows, values))
+    return aligned

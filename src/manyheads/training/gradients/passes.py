@@ -1,0 +1,71 @@
+"""The batches of a round as encoder passes that keep to the token budget."""
+
+from __future__ import annotations
+
+from manyheads.model.multitask import Inputs, ManyHeads
+from manyheads.model.task_tokens import TaskTokens
+from manyheads.parts.samplers import Batch
+from manyheads.tokens.budget import split_by_tokens
+from manyheads.tokens.packing import Sequence, merge_equal
+
+Pass = list[tuple[str, list[int], Inputs]]  # (task, rows, their encoder inputs)
+Group = list[tuple[str, int, list[Sequence]]]  # examples that stay in one pass: (task, row, its encoder inputs)
+
+
+def split_passes(
+    model: ManyHeads, data: dict[str, TaskTokens], batches: list[Batch], tokens_per_pass: int
+) -> list[Pass]:
+    """A round's examples in their order, cut where the next would exceed the budget of tokens.
+
+    Examples of one row that several tasks drew stay together, so that the row is encoded once; so does the batch of a
+    loss that compares its examples.
+    """
+    if batches and all(_skips_encoder(data[batch.task]) for batch in batches):
+        return [_whole_pass(model, data, batches)]
+    groups: dict[tuple[object, ...], Group] = {}
+    for batch in batches:
+        tokens = data[batch.task]
+        whole_batch = model.head(batch.task).loss.whole_batch
+        for row in batch.rows.tolist():
+            key = ("batch", batch.task) if whole_batch else ("row", tokens.row_group or batch.task, row)
+            groups.setdefault(key, []).append((batch.task, row, tokens.inputs(model, row)))
+    return [_by_task(passing) for passing in split_by_tokens(groups.values(), _tokens, tokens_per_pass)]
+
+
+def count_examples(rounds: list[list[Batch]]) -> dict[str, int]:
+    """Examples of each task in all rounds of a step, over all processes."""
+    counts: dict[str, int] = {}
+    for batches in rounds:
+        for batch in batches:
+            counts[batch.task] = counts.get(batch.task, 0) + len(batch.rows)
+    return counts
+
+
+def _skips_encoder(tokens: TaskTokens) -> bool:
+    """Whether the states of all layers are kept: no tokens go through the encoder."""
+    return tokens.frozen is not None and not tokens.frozen.whole
+
+
+def _whole_pass(model: ManyHeads, data: dict[str, TaskTokens], batches: list[Batch]) -> Pass:
+    passing: Pass = []
+    for batch in batches:
+        rows = batch.rows.tolist()
+        passing.append((batch.task, rows, [data[batch.task].inputs(model, row) for row in rows]))
+    return passing
+
+
+def _tokens(group: Group) -> int:
+    """How much of a pass a group takes: what several tasks read alike is encoded once."""
+    sequences = [sequence for _, _, inputs in group for sequence in inputs]
+    distinct, _ = merge_equal(sequences, everywhere=False)
+    return sum(len(sequence.ids) for sequence in distinct)
+
+
+def _by_task(groups: list[Group]) -> Pass:
+    passing: dict[str, tuple[list[int], Inputs]] = {}
+    for group in groups:
+        for task, row, inputs in group:
+            rows, task_inputs = passing.setdefault(task, ([], []))
+            rows.append(row)
+            task_inputs.append(inputs)
+    return [(task, rows, task_inputs) for task, (rows, task_inputs) in passing.items()]
