@@ -265,7 +265,7 @@ def test_tasks_on_one_file_draw_the_same_rows_and_skip_blanks(
     recipe = load_recipe(toy_recipe(tasks=star_tasks()))
     loaded = load_tasks(recipe)
     stars, polarity = loaded["stars"], loaded["polarity"]
-    assert stars.rows == polarity.rows == "stars+polarity"
+    assert stars.row_group == polarity.row_group == "stars+polarity"
     assert stars.train.ids.to_pylist() == polarity.train.ids.to_pylist()
     held_out = [one.dev.ids.to_pylist() for one in (stars, polarity)]
     assert held_out[0] == held_out[1], "none trains on what the other is measured on"

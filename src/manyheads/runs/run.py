@@ -125,7 +125,7 @@ class Run:
         for name, loaded in load_tasks(recipe).items():
             if name not in model.tasks:
                 raise UserError(f"{self.folder}: its model has no task '{name}'.", code="unknown-task")
-            data[name] = TaskTokens(model.tasks[name], loaded.dev, model.tokenizer, row_group=loaded.rows)
+            data[name] = TaskTokens(model.tasks[name], loaded.dev, model.tokenizer, row_group=loaded.row_group)
         fingerprints = self.metrics.get("data", {})
         for name, split in data.items():
             if split.fingerprint() == fingerprints.get(f"{name} dev", split.fingerprint()):

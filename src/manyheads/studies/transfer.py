@@ -84,7 +84,7 @@ def _steps_of(study: Study, reference: Row, overrides: Overrides) -> int:
     shared_rows: dict[str, str | None] = {}
     for name, data in load_tasks(recipe).items():
         sizes[name] = len(data.train)
-        shared_rows[name] = data.rows
+        shared_rows[name] = data.row_group
     batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
     return plan_schedule(recipe, SamplerInput(sizes, batch_sizes, recipe.seed, rows=shared_rows)).steps
 

@@ -13,7 +13,7 @@ from manyheads.config.task import Source, TaskSettings
 from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows, recognise_columns
 from manyheads.data.labels import LabelReader
 from manyheads.data.readers import find_file, read_chunks, source_name
-from manyheads.data.table import Columns
+from manyheads.data.table import Columns, Table
 from manyheads.errors import UserError
 from manyheads.seeding import generator
 from manyheads.tasks.resolve import choose_reader, no_reader, resolve_task
@@ -31,21 +31,22 @@ class TaskData:
     dev: Dataset
     select: Dataset | None  # held out of train to choose checkpoints on, where the recipe wants that
     test: Dataset | None
-    rows: str | None  # the name of its rows, where other tasks read the same ones
+    row_group: str | None  # the name of its rows, where other tasks read the same ones
     notes: list[str]  # what the user should know of the data, one sentence each
 
 
 def load_tasks(recipe: Recipe) -> dict[str, TaskData]:
     """Read and check the data of every task of a recipe. All missing files are reported at once."""
     check_files(recipe)
-    rows = same_rows(recipe)
-    leaks = _leaks(recipe, rows)
+    row_groups = same_rows(recipe)
+    leaks = _leaks(recipe, row_groups)
     loaded: dict[str, TaskData] = {}
     for name in sorted(recipe.tasks, key=lambda name: recipe.tasks[name].head_of is not None):  # owners of heads first
-        settings = recipe.tasks[name]
-        owner = loaded[settings.head_of].task if settings.head_of else None
-        loaded[name] = _load_task(recipe, name, settings, rows.get(name), owner)
-        loaded[name].notes += [leaks[name]] if name in leaks else []
+        head_of = recipe.tasks[name].head_of
+        owner = loaded[head_of].task if head_of else None
+        loaded[name] = _TaskLoader(recipe, name, row_groups.get(name)).load(owner)
+        if name in leaks:
+            loaded[name].notes.append(leaks[name])
     return {name: loaded[name] for name in recipe.tasks}
 
 
@@ -71,14 +72,21 @@ def same_rows(recipe: Recipe) -> dict[str, str]:
             parts = (settings.id, settings.dev is None, settings.max_train)
             key = (_train_files(recipe, settings), *map(str, parts), *text)
             readers.setdefault(key, []).append(name)
-    return {name: "+".join(names) for names in readers.values() if len(names) > 1 for name in names}
+    row_groups = {}
+    for names in readers.values():
+        if len(names) > 1:
+            row_groups.update(dict.fromkeys(names, "+".join(names)))
+    return row_groups
 
 
 def _train_files(recipe: Recipe, settings: TaskSettings) -> str:
     """A task's train sources, the same however their paths are written."""
     root = Path(recipe.data.root or ".")
-    found = [(source, find_file(source, root) if source.file else None) for source in settings.train]
-    return " ".join(str(file.resolve()) if file else source.model_dump_json() for source, file in found)
+    names = []
+    for source in settings.train:
+        file = find_file(source, root) if source.file else None
+        names.append(str(file.resolve()) if file else source.model_dump_json())
+    return " ".join(names)
 
 
 def _text_columns(recipe: Recipe, settings: TaskSettings) -> tuple[str, ...] | None:
@@ -91,92 +99,148 @@ def _text_columns(recipe: Recipe, settings: TaskSettings) -> tuple[str, ...] | N
         return None
 
 
-def _leaks(recipe: Recipe, rows: dict[str, str]) -> dict[str, str]:
+def _leaks(recipe: Recipe, row_groups: dict[str, str]) -> dict[str, str]:
     """Tasks whose train rows another task may hold out as dev, though both read the same file: a sentence each."""
-    files: dict[str, list[str]] = {}
+    readers: dict[str, list[str]] = {}
     for name, settings in recipe.tasks.items():
-        files.setdefault(_train_files(recipe, settings), []).append(name)
-    found = {}
-    for names in files.values():
+        readers.setdefault(_train_files(recipe, settings), []).append(name)
+    leaks = {}
+    for names in readers.values():
         for name in names:
-            holding = [one for one in names if recipe.tasks[one].dev is None and one != name]
-            holding = [one for one in holding if rows.get(one) is None or rows.get(one) != rows.get(name)]
-            if holding:
-                found[name] = (
-                    f"{name}: it reads the train file of {', '.join(holding)} but not the same rows, so it trains on "
-                    "texts that are held out there as dev; name `dev` for all of them or for none"
+            holding_out = []
+            for neighbour in names:
+                row_group = row_groups.get(neighbour)
+                reads_the_same = row_group is not None and row_group == row_groups.get(name)
+                if neighbour != name and recipe.tasks[neighbour].dev is None and not reads_the_same:
+                    holding_out.append(neighbour)
+            if holding_out:
+                leaks[name] = (
+                    f"{name}: it reads the train file of {', '.join(holding_out)} but not the same rows, so it trains "
+                    "on texts that are held out there as dev; name `dev` for all of them or for none"
                 )
-    return found
+    return leaks
 
 
 def check_files(recipe: Recipe) -> None:
-    missing = [
-        f"{recipe.location('tasks', name, split, index)}: no file '{source.file}' in {recipe.data.root}."
-        for name, settings in recipe.tasks.items()
-        for split in ("train", "dev", "test")
-        for index, source in enumerate(getattr(settings, split) or [])
-        if _absent(source, recipe) and not source.optional
-    ]
+    missing = []
+    for name, settings in recipe.tasks.items():
+        for split in ("train", "dev", "test"):
+            for index, source in enumerate(getattr(settings, split) or []):
+                if _absent(source, recipe) and not source.optional:
+                    location = recipe.location("tasks", name, split, index)
+                    missing.append(f"{location}: no file '{source.file}' in {recipe.data.root}.")
     if missing:
-        raise UserError("\n".join(missing) + "\nFile names are relative to the recipe's folder, or to data.root.")
+        missing.append("File names are relative to the recipe's folder, or to data.root.")
+        raise UserError("\n".join(missing), code="missing-file")
 
 
 def _absent(source: Source, recipe: Recipe) -> bool:
     return source.file is not None and find_file(source, Path(recipe.data.root or ".")) is None
 
 
-def _load_task(recipe: Recipe, name: str, settings: TaskSettings, rows: str | None, owner: Task | None) -> TaskData:
-    root = Path(recipe.data.root or ".")
-    skip_bad = (settings.bad_rows or recipe.data.bad_rows) == "skip"
-    notes: list[str] = []
-    sources = {split: present_sources(recipe, name, split, notes) for split in ("train", "dev", "test")}
-    if not sources["train"]:
-        raise UserError(f"{recipe.location('tasks', name, 'train')}: none of its optional files is there.")
-    columns = choose_columns(settings, sources["train"][0], root)
+class _TaskLoader:
+    """Reads one task's splits, from its files to datasets with labels."""
 
-    def labelled(split: str, reader: LabelReader) -> Dataset:
-        location = recipe.location("tasks", name, split)
-        raw = train_rows if split == "train" else read_rows(sources[split], root, split, columns, location)
-        found = label_rows(raw, reader, skip_bad, location, blanks=rows is not None)
-        bad_labels = found.skipped - len(raw.bad)
-        blank = len(found) - int(found.labelled.sum()) - bad_labels
-        if blank and rows is not None:
-            notes.append(f"{name}: {blank:,} of {len(found):,} {split} rows have no label for it")
-        notes.extend(_skipped(name, split, found))
-        return found
+    def __init__(self, recipe: Recipe, name: str, row_group: str | None) -> None:
+        self.recipe, self.name, self.row_group = recipe, name, row_group
+        self.settings = recipe.tasks[name]
+        self.root = Path(recipe.data.root or ".")
+        self.skip_bad = (self.settings.bad_rows or recipe.data.bad_rows) == "skip"
+        self.notes: list[str] = []
+        self.sources = {split: present_sources(recipe, name, split, self.notes) for split in ("train", "dev", "test")}
+        if not self.sources["train"]:
+            raise UserError(f"{self._location('train')}: none of its optional files is there.", code="missing-file")
+        self.columns = choose_columns(self.settings, self.sources["train"][0], self.root)
 
-    train_rows = read_rows(sources["train"], root, "train", columns, recipe.location("tasks", name, "train"))
-    try:
-        reader = choose_reader(settings, columns, train_rows.distinct_labels())
-    except ValueError as fault:
-        if not any(train_rows.distinct_labels()) and len(train_rows):
-            shown = ", ".join(label_columns(columns))
-            location = recipe.location("tasks", name, "label")
-            raise UserError(f"{location}: no row of train has a label in column '{shown}'.") from None
-        label_rows(
-            train_rows, None, skip_bad, recipe.location("tasks", name, "train")
-        )  # bad rows, if any, are the reason
-        raise no_reader(recipe, name, str(fault)) from None
-    train = labelled("train", reader)
-    if sources["dev"]:
-        dev = labelled("dev", reader)
-    else:
-        train, dev = _hold_out(train, recipe, name, rows or name, "dev", recipe.data.dev_share)
-        notes.append(f"{name}: no dev data; {len(dev):,} rows of train are held out as dev")
-    train = _part(train, settings.max_train, rows or name, "train")
-    dev = _part(dev, settings.max_dev, rows or name, "dev")
-    select = None
-    if recipe.evaluate.select is not None:
-        train, select = _hold_out(train, recipe, name, rows or name, "select", recipe.evaluate.select)
-        notes.append(f"{name}: {len(select):,} rows of train are held out to choose checkpoints on (evaluate.select)")
-    assert train.labels is not None
-    task = resolve_task(recipe, name, columns, reader, train.labels[train.labelled], owner)
-    notes += _imbalance(task)
-    test = None
-    if sources["test"]:
-        test = read_unlabelled(task, sources["test"], root, "test", recipe.location("tasks", name, "test"), skip_bad)
-        notes += _skipped(name, "test", test)
-    return TaskData(task, train, dev, select, test, rows, notes)
+    def load(self, owner: Task | None) -> TaskData:
+        """`owner`: the task whose head this one uses."""
+        train_table = self._read("train")
+        reader = self._choose_reader(train_table)
+        train = self._label("train", train_table, reader)
+        if self.sources["dev"]:
+            dev = self._label("dev", self._read("dev"), reader)
+        else:
+            train, dev = self._hold_out(train, "dev", self.recipe.data.dev_share)
+            self.notes.append(f"{self.name}: no dev data; {len(dev):,} rows of train are held out as dev")
+        train = self._part(train, self.settings.max_train, "train")
+        dev = self._part(dev, self.settings.max_dev, "dev")
+        select = None
+        if self.recipe.evaluate.select is not None:
+            train, select = self._hold_out(train, "select", self.recipe.evaluate.select)
+            self.notes.append(
+                f"{self.name}: {len(select):,} rows of train are held out to choose checkpoints on (evaluate.select)"
+            )
+        assert train.labels is not None
+        task = resolve_task(self.recipe, self.name, self.columns, reader, train.labels[train.labelled], owner)
+        self.notes += _imbalance(task)
+        return TaskData(task, train, dev, select, self._read_test(task), self.row_group, self.notes)
+
+    def _location(self, key: str) -> str:
+        return self.recipe.location("tasks", self.name, key)
+
+    def _read(self, split: str) -> Table:
+        return read_rows(self.sources[split], self.root, split, self.columns, self._location(split))
+
+    def _choose_reader(self, train: Table) -> LabelReader:
+        try:
+            return choose_reader(self.settings, self.columns, train.distinct_labels())
+        except ValueError as fault:
+            if not any(train.distinct_labels()) and len(train):
+                columns = ", ".join(label_columns(self.columns))
+                raise UserError(
+                    f"{self._location('label')}: no row of train has a label in column '{columns}'.", code="no-labels"
+                ) from None
+            label_rows(train, None, self.skip_bad, self._location("train"))  # bad rows, if any, are the reason
+            raise no_reader(self.recipe, self.name, str(fault)) from None
+
+    def _label(self, split: str, table: Table, reader: LabelReader) -> Dataset:
+        dataset = label_rows(table, reader, self.skip_bad, self._location(split), blanks=self.row_group is not None)
+        bad_labels = dataset.skipped - len(table.bad)
+        blank = len(dataset) - int(dataset.labelled.sum()) - bad_labels
+        if blank and self.row_group is not None:
+            self.notes.append(f"{self.name}: {blank:,} of {len(dataset):,} {split} rows have no label for it")
+        self._note_skipped(split, dataset)
+        return dataset
+
+    def _read_test(self, task: Task) -> Dataset | None:
+        if not self.sources["test"]:
+            return None
+        test = read_unlabelled(task, self.sources["test"], self.root, "test", self._location("test"), self.skip_bad)
+        self._note_skipped("test", test)
+        return test
+
+    def _note_skipped(self, split: str, dataset: Dataset) -> None:
+        if dataset.skipped:
+            rows = "1 bad row" if dataset.skipped == 1 else f"{dataset.skipped:,} bad rows"
+            self.notes.append(f"{self.name}: {rows} of {split} skipped (bad_rows: skip)")
+
+    def _part(self, dataset: Dataset, at_most: int | None, split: str) -> Dataset:
+        """At most so many rows, drawn at random and left in their order."""
+        if at_most is None or at_most >= len(dataset):
+            return dataset
+        order = generator(0, "part", split, self.row_group or self.name).permutation(len(dataset))
+        return dataset.take(np.sort(order[:at_most]))
+
+    def _hold_out(self, dataset: Dataset, split: str, share: float) -> tuple[Dataset, Dataset]:
+        """Tasks that read the same rows hold out the same ones: none trains on what another is measured on.
+
+        So does every seed: runs that differ in nothing but the seed are measured on the same examples.
+        """
+        instead = "name `dev`" if split == "dev" else "leave out evaluate.select"
+        if len(dataset) < 2:
+            raise UserError(
+                f"{self._location('train')}: one row is too few to hold out a {split} set; {instead}.",
+                code="too-few-rows",
+            )
+        order = generator(0, split, self.row_group or self.name).permutation(len(dataset))
+        count = min(len(dataset) - 1, max(1, round(len(dataset) * share)))
+        train, held_out = dataset.take(np.sort(order[count:])), dataset.take(np.sort(order[:count]))
+        if not train.labelled.any() or not held_out.labelled.any():
+            raise UserError(
+                f"{self._location('train')}: too few labelled rows to hold out a {split} set; {instead}.",
+                code="too-few-rows",
+            )
+        return train, held_out
 
 
 def present_sources(recipe: Recipe, name: str, split: str, notes: list[str]) -> list[Source]:
@@ -187,67 +251,30 @@ def present_sources(recipe: Recipe, name: str, split: str, notes: list[str]) -> 
     return [source for source in sources if source not in missing]
 
 
-def _skipped(name: str, split: str, examples: Dataset) -> list[str]:
-    rows = "1 bad row" if examples.skipped == 1 else f"{examples.skipped:,} bad rows"
-    return [f"{name}: {rows} of {split} skipped (bad_rows: skip)"] if examples.skipped else []
-
-
 def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Columns:
     """The columns that the recipe names, completed by those that are recognised in the file."""
     label = tuple(settings.label) if isinstance(settings.label, list) else settings.label
     if settings.text and label:
         return Columns(tuple(settings.text), label, settings.id)
     names = next(read_chunks(source, root, "train")).columns
-    found = recognise_columns(source_name(source, "train"), names, settings.text, label)
-    return Columns(found.text, found.label, settings.id)
-
-
-def _part(examples: Dataset, at_most: int | None, rows: str, split: str) -> Dataset:
-    """At most so many rows, drawn at random and left in their order."""
-    if at_most is None or at_most >= len(examples):
-        return examples
-    return examples.take(np.sort(generator(0, "part", split, rows).permutation(len(examples))[:at_most]))
-
-
-def _hold_out(
-    examples: Dataset, recipe: Recipe, name: str, rows: str, what: str, share: float
-) -> tuple[Dataset, Dataset]:
-    """Tasks that read the same rows hold out the same ones: none trains on what another is measured on.
-
-    So does every seed: runs that differ in nothing but the seed are measured on the same examples.
-    """
-    if len(examples) < 2:
-        raise UserError(
-            f"{recipe.location('tasks', name, 'train')}: one row is too few to hold out a {what} set{_instead(what)}."
-        )
-    order = generator(0, what, rows).permutation(len(examples))
-    count = min(len(examples) - 1, max(1, round(len(examples) * share)))
-    train, dev = examples.take(np.sort(order[count:])), examples.take(np.sort(order[:count]))
-    if not train.labelled.any() or not dev.labelled.any():
-        raise UserError(
-            f"{recipe.location('tasks', name, 'train')}: too few labelled rows to hold out a {what} set"
-            f"{_instead(what)}."
-        )
-    return train, dev
-
-
-def _instead(what: str) -> str:
-    return "; name `dev`" if what == "dev" else "; leave out evaluate.select"
+    recognised = recognise_columns(source_name(source, "train"), names, settings.text, label)
+    return Columns(recognised.text, recognised.label, settings.id)
 
 
 def _imbalance(task: Task) -> list[str]:
     """Rare classes are worth a word before training, not after."""
     if not task.counts or max(task.counts) <= MUCH * min(task.counts):
         return []
-    empty = [name for name, count in zip(task.labels.names, task.counts, strict=True) if not count]
+    count_of = dict(zip(task.labels.names, task.counts, strict=True))
+    empty = [repr(name) for name, count in count_of.items() if not count]
     if empty:
-        return [f"{task.name}: no train row has class {', '.join(repr(name) for name in empty[:6])}"]
-    rare, common = (task.labels.names[task.counts.index(extreme(task.counts))] for extreme in (min, max))
-    weighable = "class_weights" in registry.find("losses", task.loss.name).options.model_fields
-    advice = (
-        f"; `loss: {{name: {task.loss.name}, class_weights: balanced}}` would weigh them alike" if weighable else ""
-    )
+        return [f"{task.name}: no train row has class {', '.join(empty[:6])}"]
+    rare = min(count_of, key=count_of.__getitem__)
+    common = max(count_of, key=count_of.__getitem__)
+    advice = ""
+    if "class_weights" in registry.find("losses", task.loss.name).options.model_fields:
+        advice = f"; `loss: {{name: {task.loss.name}, class_weights: balanced}}` would weigh them alike"
     return [
-        f"{task.name}: class '{rare}' has {min(task.counts):,} of {task.train_examples:,} train rows, '{common}' has "
-        f"{max(task.counts):,}{advice}"
+        f"{task.name}: class '{rare}' has {count_of[rare]:,} of {task.train_examples:,} train rows, '{common}' has "
+        f"{count_of[common]:,}{advice}"
     ]

@@ -63,7 +63,8 @@ def choose_reader(settings: TaskSettings, columns: Columns, labels: Iterable[str
     if not isinstance(columns.label, tuple):
         return infer_reader(labels, settings.kind, declared)
     kind = next(kind for kind in all_kinds() if kind.label_columns)
-    if settings.labels is not None or settings.kind not in (None, kind.name):
+    declared_kind = settings.kind or kind.name
+    if settings.labels is not None or declared_kind != kind.name:
         raise ValueError(f"several label columns make a {kind.name} task whose classes are the columns")
     return kind.make_reader(set(labels), replace(declared, labels=list(columns.label)))
 

@@ -125,7 +125,7 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
         for name, data in loaded.items():
             examples = getattr(data, split)
             if examples is not None and (split == "train" or name in active):
-                splits[split][name] = TaskTokens(data.task, examples, tokenizer, row_group=data.rows)
+                splits[split][name] = TaskTokens(data.task, examples, tokenizer, row_group=data.row_group)
     selection = splits["select"] or splits["dev"]
     selection_rows = {}
     for name, tokens in selection.items():
@@ -137,7 +137,7 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
 def _plan_schedule(recipe: Recipe, loaded: dict[str, TaskData], datasets: Datasets) -> Schedule:
     sizes = {name: len(data) for name, data in datasets.train.items()}
     batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
-    rows = {name: data.rows for name, data in loaded.items()}
+    rows = {name: data.row_group for name, data in loaded.items()}
     return plan_schedule(recipe, SamplerInput(sizes, batch_sizes, recipe.seed, rows=rows))
 
 
