@@ -177,7 +177,7 @@ def test_a_three_way_conflict_is_settled_alike_in_two_processes(
     for first, second in zip(measured, log_of(two, "conflicts"), strict=True):
         for group, norms in first["norms"].items():
             assert norms == pytest.approx(second["norms"][group], rel=1e-3)
-    for file_name in ("model.safetensors", "memory.safetensors"):
+    for file_name in ("model.safetensors", "combiner_state.safetensors"):
         folders = [sorted((run / "checkpoints").glob("step-*"))[-1] for run in (one, two)]
         expected, found = (load_file(folder / file_name) for folder in folders)
         assert expected.keys() == found.keys()
