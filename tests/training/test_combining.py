@@ -31,11 +31,11 @@ def test_weights_are_learnt_logged_and_kept(toy_recipe: ToyRecipe) -> None:
     curves = {task: [record["weights"][task] for record in steps if "weights" in record] for task in ("mood", "near")}
     assert curves["mood"][-1] < 0.9, "a loss above 1 gets less weight"
     assert all(record["surgery"].keys() == {"mood", "near"} for record in steps)
-    kept = last_checkpoint(run.folder, "memory.safetensors")
+    kept = last_checkpoint(run.folder, "combiner_state.safetensors")
     w = kept["combine-1.scalarizer.w.mood-weight"]
     assert torch.exp(-w).item() == pytest.approx(curves["mood"][-1], abs=0.05)
     moments = last_checkpoint(run.folder, "optimizer.safetensors")
-    assert "memory.combine-1.scalarizer.w.mood-weight|exp_avg" in moments
+    assert "combiner_state.combine-1.scalarizer.w.mood-weight|exp_avg" in moments
 
 
 @pytest.mark.numeric
@@ -44,7 +44,7 @@ def test_own_rate_of_the_weights_warms_up_and_falls_with_the_schedule(toy_recipe
     training = {"epochs": 1, "max_steps": 1, "batch_size": 8, "learning_rate": 1e-9, "warmup": 0.0}
     combine = {"name": "uncertainty", "learning_rate": 0.5}
     run = train(load_recipe(toy_recipe(combine=combine, training=training)), quiet=True)
-    kept = last_checkpoint(run.folder, "memory.safetensors")
+    kept = last_checkpoint(run.folder, "combiner_state.safetensors")
     losses = log_of(run.folder)[0]["loss"]
     for task, loss in losses.items():
         assert kept[f"combine-1.scalarizer.w.{task}-weight"].item() == pytest.approx(
@@ -61,7 +61,7 @@ def test_a_combination_goes_on_through_phases_and_a_phase_may_have_its_own(toy_r
     ]
     combine = {"name": "uncertainty", "learning_rate": 0.05}
     run = train(load_recipe(toy_recipe(combine=combine, phases=phases)), quiet=True)
-    kept = last_checkpoint(run.folder, "memory.safetensors")
+    kept = last_checkpoint(run.folder, "combiner_state.safetensors")
     assert {key.split(".")[0] for key in kept} == {"combine-1", "combine-2"}, (
         "the third phase goes on with the first one's weights"
     )

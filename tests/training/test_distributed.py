@@ -192,5 +192,5 @@ def test_a_three_way_conflict_is_settled_alike_in_two_processes(
     for first, second in zip(measured, log_of(two, "conflicts"), strict=True):
         for group, norms in first["norms"].items():
             assert norms == pytest.approx(second["norms"][group], rel=1e-4)
-    for name in ("model.safetensors", "memory.safetensors", "optimizer.safetensors"):
+    for name in ("model.safetensors", "combiner_state.safetensors", "optimizer.safetensors"):
         check_tensors(one, two, name)
