@@ -33,7 +33,7 @@ CAPABILITY = "import torch; print(torch.backends.cpu.get_cpu_capability())"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", type=int, default=2, help="processes with one thread that may run at once")
+    parser.add_argument("--workers", type=int, default=2, help="processes that test at once")
     parser.add_argument("words", nargs="*", help="what else pytest is told, after --")
     given = parser.parse_args()
     plain = has_no_avx2()
@@ -62,8 +62,7 @@ def has_no_avx2() -> bool:
 
 
 def run_tests(setting: dict[str, str], workers: int, words: list[str]) -> int:
-    at_once = max(1, workers // int(setting["OMP_NUM_THREADS"]))
-    command = [sys.executable, "-m", "pytest", "-m", "numeric", "-n", str(at_once), "--dist", "worksteal", *words]
+    command = [sys.executable, "-m", "pytest", "-m", "numeric", "-n", str(workers), "--dist", "worksteal", *words]
     return subprocess.run(command, env={**os.environ, "PYTHONUTF8": "1", **setting}).returncode
 
 

@@ -155,10 +155,7 @@ SURGERY = {
 }
 
 
-MARKED = [pytest.param(how, marks=pytest.mark.numeric if how == "pcgrad" else ()) for how in SURGERY]
-
-
-@pytest.mark.parametrize("how", MARKED)
+@pytest.mark.parametrize("how", SURGERY)
 def test_a_three_way_conflict_is_settled_alike_in_two_processes(
     how: str, recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path
 ) -> None:
