@@ -1,6 +1,7 @@
 # make demo   install into .venv and run the main job on embedded defaults
 # make test   install into .venv and run all tests; they pass on any x86-64, ARM is untested
 # make test-portable  the numeric tests again, with other instructions and threads
+# make test-quick     everything that is not marked slow: what to run after an edit
 # make lint   ruff and mypy
 # make smoke  try every shipped study at its smallest scale
 # make docs   rewrite the tables that are generated from the code
@@ -14,13 +15,16 @@ INSTALLED := .venv/.installed
 # tests run side by side in processes; one thread each, or they would wait for each other
 WORKERS ?= 2
 
-.PHONY: demo test test-portable lint docs smoke bench bench-quick gpu-check
+.PHONY: demo test test-quick test-portable lint docs smoke bench bench-quick gpu-check
 
 demo: $(INSTALLED)
 	$(BIN)/manyheads demo
 
 test: $(INSTALLED)
 	PYTHONUTF8=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+test-quick: $(INSTALLED)
+	PYTHONUTF8=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal -m 'not slow'
 
 test-portable: $(INSTALLED)
 	$(BIN)/python tools/test_portable.py --workers $(WORKERS)

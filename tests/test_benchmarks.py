@@ -14,6 +14,8 @@ from manyheads.tasks.resolve import load_recipe
 from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import assemble
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 

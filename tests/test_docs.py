@@ -14,6 +14,8 @@ from command import manyheads
 from manyheads import load_recipe
 from manyheads.registry import parts
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 

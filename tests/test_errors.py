@@ -12,6 +12,8 @@ import pytest
 
 from command import check_refused, manyheads
 
+pytestmark = pytest.mark.slow
+
 RecipeFile = Callable[..., Path]
 
 

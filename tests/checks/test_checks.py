@@ -13,6 +13,8 @@ from manyheads import load_recipe
 from manyheads.checks.check import check_data
 from manyheads.checks.findings import Finding
 
+pytestmark = pytest.mark.slow
+
 MOODS = ["bad", "good"]
 
 

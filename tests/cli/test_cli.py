@@ -15,6 +15,8 @@ from command import check_refused, manyheads
 from manyheads.registry import parts
 from manyheads.storage.cache import cache_folder
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = ("train", "resume", "evaluate", "predict", "plan", "check", "recipes", "parts", "doctor", "demo")
 
 

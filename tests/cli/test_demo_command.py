@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from command import manyheads
+
+pytestmark = pytest.mark.slow
 
 
 def test_demo_trains_compares_and_answers(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from manyheads import UserError, load_recipe, registry
 from manyheads.config import plugins as imports
 from manyheads.registry import parts
 
+pytestmark = pytest.mark.slow
+
 PART = '''
 from manyheads import register
 from manyheads.parts.losses import Loss

@@ -22,6 +22,8 @@ from manyheads.inference.prediction_files import write_predictions
 from manyheads.inference.texts import dataset_of_texts
 from manyheads.model.task_tokens import TaskTokens
 
+pytestmark = pytest.mark.slow
+
 Spoil = Callable[[Path], None]
 
 

@@ -24,6 +24,8 @@ from manyheads.pretraining.masking import Vocabulary, mask_tokens
 from manyheads.tokens.packing import Sequence
 from manyheads.tokens.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.slow
+
 RecipeFile = Callable[..., Path]
 
 

@@ -18,6 +18,8 @@ from manyheads.reports.facts import RunFacts
 from manyheads.reports.pages.comparison import comparison_report
 from manyheads.reports.task_predictions import TaskPredictions
 
+pytestmark = pytest.mark.slow
+
 
 def predictions_of(reader: Any, predictions: Any, labels: Any) -> TaskPredictions:
     texts = [(f"example {row}",) for row in range(len(labels))]

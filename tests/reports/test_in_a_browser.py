@@ -12,7 +12,10 @@ from hostile import HOSTILE
 from manyheads.reports.write import write_comparison, write_report, write_study_report
 from manyheads.studies.study import OpenStudy
 
-pytestmark = pytest.mark.skipif(FOUND is None, reason="no Chromium here: reports are not looked at in a browser")
+pytestmark = [
+    pytest.mark.skipif(FOUND is None, reason="no Chromium here: reports are not looked at in a browser"),
+    pytest.mark.slow,
+]
 
 SCREENS = {
     "desktop": {"width": 1280, "height": 900, "phone": False},

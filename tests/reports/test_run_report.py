@@ -27,6 +27,8 @@ from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.reports.write import check_figure_format, write_report
 from manyheads.tokens.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.slow
+
 
 class Page(HTMLParser):
     """What a browser would make of a page: ids, tags, texts of cells."""

@@ -17,6 +17,8 @@ from manyheads.studies.runner import train_in_process
 from manyheads.studies.smoke import open_smoke
 from manyheads.studies.study import OpenStudy
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_path: Path) -> None:
     file = write_study_report(finished_study, figures=tmp_path / "figures", form="png")

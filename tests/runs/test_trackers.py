@@ -13,6 +13,8 @@ from command import check_refused, manyheads
 from manyheads import load_recipe, train
 from manyheads.runs.trackers import numbers_of
 
+pytestmark = pytest.mark.slow
+
 RecipeFile = Callable[..., Path]
 
 

@@ -16,6 +16,8 @@ from manyheads.studies.smoke import try_studies
 from manyheads.studies.study import OpenStudy
 from manyheads.studies.variants import make_rows
 
+pytestmark = pytest.mark.slow
+
 # every table and ablation that the catalogue of the papers lists
 CATALOGUE = {
     "A": [

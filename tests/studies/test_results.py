@@ -10,6 +10,8 @@ from command import manyheads
 from conftest import SHARED_DATA
 from manyheads.studies.load import shipped_studies
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "results"
 FILES = sorted(FOLDER.glob("*.jsonl.gz"))
 

@@ -14,6 +14,8 @@ from manyheads.studies import bootstrap
 from manyheads.studies.bootstrap import draw_counts, drawn_metric
 from manyheads.studies.statistics import DRAWS, Difference, difference, holm, median_difference, verdicts
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_difference_by_hand() -> None:
     """Three seeds: d = .01, .03, .05; variance .0004; the draws' variance .0001."""

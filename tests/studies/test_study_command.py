@@ -19,6 +19,8 @@ import yaml
 
 from command import check_refused, manyheads
 
+pytestmark = pytest.mark.slow
+
 STUDY: dict[str, Any] = {
     "base": "base.yaml",
     "variants": {"plain": {}, "slow": {"training.learning_rate": 1e-4}},

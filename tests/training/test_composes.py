@@ -22,6 +22,8 @@ from manyheads.registry import find, parts
 from manyheads.tasks.resolve import load_recipe
 from manyheads.training import frozen_cache as frozen
 
+pytestmark = pytest.mark.slow
+
 NONE = None
 SPELT: dict[Any, Any] = {  # settings that take more than a word
     "ball": {"name": "smart", "form": "ball", "epsilon": 1e-3, "masks": "independent", "tasks": ["near"]},

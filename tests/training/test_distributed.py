@@ -23,6 +23,8 @@ from command import check_refused, manyheads
 from manyheads.parts.samplers import Batch
 from manyheads.training.distributed import Processes
 
+pytestmark = pytest.mark.slow
+
 STILL = {"dropout": 0, "attention_dropout": 0}
 # AdamW's usual ε lets rounding decide where a weight goes whose gradient is 0 in exact arithmetic (the keys' bias), by
 # a whole step. With ε = 1 weights move smoothly with the gradient: sums in another order stay together.

@@ -24,6 +24,8 @@ from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import Setup, assemble
 from run_files import log_of
 
+pytestmark = pytest.mark.slow
+
 ToyRecipe = Callable[..., dict[str, Any]]
 TRAINING = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-3}
 # What two orders of adding in float32 may differ by. Measured: 8e-7 (states), 1e-7 (losses), 7e-7 (gradients), and

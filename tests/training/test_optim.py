@@ -22,7 +22,7 @@ from manyheads.registry import find
 from manyheads.tasks.resolve import load_recipe
 from manyheads.training.optim import build_optimizer, clip_gradients, parameter_groups, rate_factor, set_rates
 
-pytestmark = pytest.mark.numeric
+pytestmark = [pytest.mark.numeric, pytest.mark.slow]
 
 
 def test_rate_rises_then_falls_linearly_and_is_never_zero_in_use() -> None:

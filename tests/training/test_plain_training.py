@@ -20,7 +20,7 @@ from manyheads.training.loop import train
 from manyheads.training.optim import rate_factor
 from manyheads.training.setup import assemble
 
-pytestmark = pytest.mark.numeric
+pytestmark = [pytest.mark.numeric, pytest.mark.slow]
 
 
 RATE = 0.1

@@ -13,6 +13,8 @@ from command import check_refused, manyheads
 from manyheads import load_recipe
 from manyheads.training.plan import Plan, make_plan
 
+pytestmark = pytest.mark.slow
+
 ToyRecipe = Callable[..., dict[str, Any]]
 
 

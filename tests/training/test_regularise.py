@@ -17,6 +17,8 @@ from manyheads.errors import UserError
 from manyheads.tasks.resolve import load_recipe
 from manyheads.training.device import check_bfloat16
 
+pytestmark = pytest.mark.slow
+
 ToyRecipe = Callable[..., dict[str, Any]]
 RecipeFile = Callable[..., Path]
 

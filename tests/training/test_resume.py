@@ -18,6 +18,8 @@ import pytest
 from command import check_refused, manyheads, start
 from conftest import toy_settings, write_toy_data
 
+pytestmark = pytest.mark.slow
+
 # makes a process kill itself, with the real SIGKILL, when it is about to sync a file to disk for the n-th time
 KILL_AT_SYNC = """
 import os, signal, manyheads.storage.files

@@ -22,6 +22,8 @@ from manyheads.training.setup import Setup, assemble
 from manyheads.training.trainer import Trainer
 from resuming import check_resumed
 
+pytestmark = pytest.mark.slow
+
 ToyRecipe = Callable[..., dict[str, Any]]
 NO_RATE = 1e-30  # no weight moves by even its last bit, so no metric improves by rounding
 TWO_PHASES = [

@@ -18,6 +18,8 @@ from manyheads.storage.strings import Strings
 from manyheads.tokens.column import tokenise_once
 from manyheads.tokens.packing import Sequence, pack
 
+pytestmark = pytest.mark.slow
+
 ToyRecipe = Callable[..., dict[str, Any]]
 
 

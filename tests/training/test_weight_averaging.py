@@ -17,6 +17,8 @@ from manyheads.training.weight_averaging import WeightAverage
 from resuming import check_resumed
 from run_files import last_checkpoint, log_of
 
+pytestmark = pytest.mark.slow
+
 ToyRecipe = Callable[..., dict[str, Any]]
 RecipeFile = Callable[..., Path]
 AVERAGED = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-3, "average_weights": 0.9}
