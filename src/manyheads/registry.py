@@ -61,7 +61,7 @@ class Part:
 
     family: str
     name: str
-    paper: str  # letters of the papers it comes from, as in the README's table; "" where it is ours
+    paper: str  # letters of the papers it comes from, as in docs/parts.md; "" where it is ours
     factory: Any  # the class or function itself
 
     @property
@@ -73,16 +73,20 @@ class Part:
     def options(self) -> type[BaseModel]:
         """The part's keyword-only arguments as a pydantic model: their names, types and defaults."""
         init = self.factory.__init__ if inspect.isclass(self.factory) else self.factory
-        given = inspect.signature(init).parameters
-        options = {name: one for name, one in given.items() if one.kind is one.KEYWORD_ONLY}
+        options: dict[str, inspect.Parameter] = {}
+        annotations: dict[str, Any] = {}
         # of the options only: what is supplied to a part may be typed by names that are not imported when it runs
-        written = {name: one.annotation for name, one in options.items() if one.annotation is not one.empty}
+        for name, parameter in inspect.signature(init).parameters.items():
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                options[name] = parameter
+                if parameter.annotation is not parameter.empty:
+                    annotations[name] = parameter.annotation
         scope = getattr(init, "__globals__", {})  # a class without a constructor has object's
-        hints = get_type_hints(SimpleNamespace(__annotations__=written), scope, include_extras=True)
-        fields: dict[str, Any] = {
-            name: (hints.get(name, Any), ... if one.default is one.empty else one.default)
-            for name, one in options.items()
-        }
+        hints = get_type_hints(SimpleNamespace(__annotations__=annotations), scope, include_extras=True)
+        fields: dict[str, Any] = {}
+        for name, parameter in options.items():
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[name] = (hints.get(name, Any), default)
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
 
     def check(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -131,12 +135,12 @@ def parts(family: str | None = None) -> list[Part]:
     """All registered parts (of one family), in the order of FAMILIES and then by name."""
     if family is not None and family not in FAMILIES:
         raise UserError(f"Unknown family '{family}'.{nearest(family, FAMILIES)}")
-    wanted = [family] if family else list(FAMILIES)
-    for one in wanted:
-        importlib.import_module(FAMILIES[one])
+    families = [family] if family else list(FAMILIES)
+    for family_name in families:
+        importlib.import_module(FAMILIES[family_name])
     return sorted(
-        (part for part in _parts.values() if part.family in wanted),
-        key=lambda part: (wanted.index(part.family), part.name),
+        (part for part in _parts.values() if part.family in families),
+        key=lambda part: (families.index(part.family), part.name),
     )
 
 

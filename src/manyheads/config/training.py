@@ -61,16 +61,21 @@ class CombineSettings(Model):
             raise ValueError(f"expected a name, or a mapping with 'losses' and 'gradients', found {value!r}")
         if "name" not in value:
             return value
-        own = {key: one for key, one in value.items() if key in cls.model_fields}
-        named = {key: one for key, one in value.items() if key not in cls.model_fields}
+        fields = {key: setting for key, setting in value.items() if key in cls.model_fields}
+        named = {key: setting for key, setting in value.items() if key not in cls.model_fields}
         families = {"losses": "scalarizers", "gradients": "aggregators"}
-        known = {part.name: key for key, family in families.items() for part in registry.parts(family)}
-        if named["name"] not in known:
-            raise ValueError(f"unknown scalarizer or aggregator '{named['name']}'.{nearest(str(named['name']), known)}")
-        key = known[named["name"]]
-        if key in own:
+        key_of = {}
+        for key, family in families.items():
+            for part in registry.parts(family):
+                key_of[part.name] = key
+        if named["name"] not in key_of:
+            raise ValueError(
+                f"unknown scalarizer or aggregator '{named['name']}'.{nearest(str(named['name']), key_of)}"
+            )
+        key = key_of[named["name"]]
+        if key in fields:
             raise ValueError(f"'{named['name']}' stands for '{key}', which is given as well; name one of them")
-        return {**own, key: named}
+        return {**fields, key: named}
 
 
 def _one_or_more(value: Any) -> Any:
@@ -96,7 +101,7 @@ class LayerFactors(Model):
 
 
 def _read_trained(value: Any) -> Any:
-    layers = isinstance(value, list) and value and all(type(one) is int and one >= 0 for one in value)
+    layers = isinstance(value, list) and value and all(type(layer) is int and layer >= 0 for layer in value)
     named = isinstance(value, str) and re.fullmatch(r"all|heads|layers|top-[1-9]\d*", value)
     if value is not None and not layers and not named:
         raise ValueError(

@@ -45,21 +45,21 @@ def load_head(encoder: Encoder, folder: Path) -> tuple[MaskedHead, str]:
     """The head that comes with the encoder's files, or a new one; and which of the two it is."""
     with seeded_rng(0, "masked head"):
         head = MaskedHead(encoder.width, encoder.words)
-    wanted = {name: tensor.shape for name, tensor in head.state_dict().items()}
-    kept = (folder / FILE).is_file()
-    found = read_file(folder / FILE) if kept else _from_hugging_face(read_tensors(folder), set(wanted))
-    if {name: one.shape for name, one in found.items()} != wanted:
-        part = " (the encoder's own files hold a part of one, which does not fit)" if found else ""
+    shapes = {name: tensor.shape for name, tensor in head.state_dict().items()}
+    is_own_file = (folder / FILE).is_file()
+    tensors = read_file(folder / FILE) if is_own_file else _from_hugging_face(read_tensors(folder), set(shapes))
+    if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
+        part = " (the encoder's own files hold a part of tensor, which does not fit)" if tensors else ""
         return head, f"new, its output layer is the word embeddings{part}"
-    head.load_state_dict({name: one.float() for name, one in found.items()})
+    head.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     return head, "that of the encoder's own files"
 
 
-def _from_hugging_face(tensors: dict[str, Tensor], wanted: set[str]) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
-    for name, one in tensors.items():
+def _from_hugging_face(tensors: dict[str, Tensor], expected_names: set[str]) -> dict[str, Tensor]:
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
         module, _, kind = name.rpartition(".")
         ours = ".".join(filter(None, [MODULES.get(module, module), OLD_NORM.get(kind, kind)]))
-        if module in MODULES and ours in wanted:
-            found[ours] = one
-    return found
+        if module in MODULES and ours in expected_names:
+            renamed[ours] = tensor
+    return renamed

@@ -16,14 +16,14 @@ def check_trackers(recipe: Recipe) -> None:
     from accelerate.tracking import get_available_trackers
     from accelerate.utils import LoggerType
 
-    known = [str(one) for one in LoggerType if str(one) != "all"]
-    here = [str(one) for one in get_available_trackers()]
+    known_trackers = [str(tracker) for tracker in LoggerType if str(tracker) != "all"]
+    installed = [str(tracker) for tracker in get_available_trackers()]
     for name in recipe.trackers:
-        if name not in known:
+        if name not in known_trackers:
             raise UserError(
-                f"{recipe.location('trackers')}: no tracker '{name}'.{nearest(name, known)}", "unknown-tracker"
+                f"{recipe.location('trackers')}: no tracker '{name}'.{nearest(name, known_trackers)}", "unknown-tracker"
             )
-        if name not in here:
+        if name not in installed:
             raise UserError(
                 f"{recipe.location('trackers')}: the package of '{name}' is not installed: pip install {name}",
                 "tracker-not-installed",
@@ -36,8 +36,8 @@ def tracker_settings(recipe: Recipe, folder: Path) -> dict[str, Any]:
 
     if not recipe.trackers:
         return {}
-    location = ProjectConfiguration(project_dir=str(folder), logging_dir=str(folder / "trackers"))
-    return {"log_with": list(recipe.trackers), "project_config": location}
+    project = ProjectConfiguration(project_dir=str(folder), logging_dir=str(folder / "trackers"))
+    return {"log_with": list(recipe.trackers), "project_config": project}
 
 
 @contextmanager
@@ -50,30 +50,30 @@ def tracking(recipe: Recipe, accelerator: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        for one in accelerator.trackers:
-            one.finish()
+        for tracker in accelerator.trackers:
+            tracker.finish()
 
 
 def numbers_of(record: dict[str, Any]) -> dict[str, float]:
     """A record of the log as named numbers: 'loss/sst', 'dev/sts/pearson'."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     if record["event"] == "step":
-        found = {"learning_rate": record["learning_rate"], "gradient_norm": record["gradient_norm"]}
+        numbers = {"learning_rate": record["learning_rate"], "gradient_norm": record["gradient_norm"]}
         for key in ("loss", "weights", "surgery", "regularise"):
-            found |= {f"{key}/{name}": value for name, value in record.get(key, {}).items()}
+            numbers |= {f"{key}/{name}": value for name, value in record.get(key, {}).items()}
     elif record["event"] in ("evaluate", "end"):
-        told, split = (record, "dev") if record["event"] == "evaluate" else (record["dev"], "end")
-        found = {f"{split}/overall": told["overall"]}
-        found |= {f"{split}/{task}/loss": value for task, value in told.get("losses", {}).items()}
-        for task, metrics in told["metrics"].items():
-            found |= {f"{split}/{task}/{metric}": value for metric, value in metrics.items()}
-    return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+        evaluation, split = (record, "dev") if record["event"] == "evaluate" else (record["dev"], "end")
+        numbers = {f"{split}/overall": evaluation["overall"]}
+        numbers |= {f"{split}/{task}/loss": value for task, value in evaluation.get("losses", {}).items()}
+        for task, metrics in evaluation["metrics"].items():
+            numbers |= {f"{split}/{task}/{metric}": value for metric, value in metrics.items()}
+    return {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Settings by dotted key, as trackers want them: no lists, no mappings."""
     if isinstance(value, dict):
-        for key, one in value.items():
-            yield from _flat(one, f"{name}.{key}" if name else str(key))
+        for key, child in value.items():
+            yield from _flat(child, f"{name}.{key}" if name else str(key))
     elif value is not None:
         yield name, value if isinstance(value, bool | int | float | str) else str(value)

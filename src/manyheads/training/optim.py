@@ -29,31 +29,25 @@ def parameter_groups(
             peak = training.head_learning_rate if layer is None else None
             factor = _layer_factor(model, training, layer)
             decay = training.weight_decay if parameter.ndim >= 2 else 0.0
-            group = groups.setdefault((factor, peak, decay), {"params": [], "places": []})
+            group = groups.setdefault((factor, peak, decay), {"params": [], "layers": []})
             group["params"].append(parameter)
-            group["places"].append(layer)
-    found = [
-        {
-            "params": group["params"],
-            "name": _span(group["places"]),
-            "weight_decay": decay,
-            "factor": factor,
-            "peak": peak,
-        }
-        for (factor, peak, decay), group in groups.items()
-    ]
-    found += [
-        {
-            "params": list(one.parameters()),
-            "name": TASK_WEIGHTS,
-            "weight_decay": 0.0,
-            "factor": 1.0,
-            "peak": one.learning_rate,
-        }
-        for one in scalarizers
-        if list(one.parameters())
-    ]
-    return [{**group, "lr": (group["peak"] or training.learning_rate) * group["factor"]} for group in found]
+            group["layers"].append(layer)
+    optimizer_groups: list[dict[str, Any]] = []
+    for (factor, peak, decay), group in groups.items():
+        name = _span(group["layers"])
+        optimizer_groups.append(
+            {"params": group["params"], "name": name, "weight_decay": decay, "factor": factor, "peak": peak}
+        )
+    for scalarizer in scalarizers:
+        weights = list(scalarizer.parameters())
+        peak = scalarizer.learning_rate
+        if weights:
+            optimizer_groups.append(
+                {"params": weights, "name": TASK_WEIGHTS, "weight_decay": 0.0, "factor": 1.0, "peak": peak}
+            )
+    for group in optimizer_groups:
+        group["lr"] = (group["peak"] or training.learning_rate) * group["factor"]
+    return optimizer_groups
 
 
 def _layer(model: nn.Module, name: str) -> int | None:
@@ -67,19 +61,24 @@ def _layer_factor(model: nn.Module, training: Training, layer: int | None) -> fl
     if layer is None:
         return 1.0
     depth = int(model.encoder.depth)  # type: ignore[union-attr, arg-type]
-    own = training.layer_learning_rates.of(depth).get(layer, 1.0) if training.layer_learning_rates else 1.0
-    return training.layer_decay ** (depth - layer) * own
+    chosen_factor = 1.0
+    if training.layer_learning_rates:
+        chosen_factor = training.layer_learning_rates.of(depth).get(layer, 1.0)
+    return training.layer_decay ** (depth - layer) * chosen_factor
 
 
-def _span(places: Sequence[int | None]) -> str:
+def _span(layers_of_group: Sequence[int | None]) -> str:
     """'embeddings, layers 1–6, heads'."""
-    layers = sorted({one for one in places if one})
-    names = ["embeddings"] if 0 in places else []
-    if layers:
-        together = layers == list(range(layers[0], layers[-1] + 1))
-        shown = f"{layers[0]}–{layers[-1]}" if together else ", ".join(map(str, layers))
-        names.append(f"layer {layers[0]}" if len(layers) == 1 else f"layers {shown}")
-    return ", ".join([*names, *(["heads"] if None in places else [])])
+    layers = sorted({layer for layer in layers_of_group if layer})
+    names = ["embeddings"] if 0 in layers_of_group else []
+    if len(layers) == 1:
+        names.append(f"layer {layers[0]}")
+    elif layers:
+        consecutive = layers == list(range(layers[0], layers[-1] + 1))
+        names.append(f"layers {layers[0]}–{layers[-1]}" if consecutive else f"layers {', '.join(map(str, layers))}")
+    if None in layers_of_group:
+        names.append("heads")
+    return ", ".join(names)
 
 
 def relative_rates(optimizer: torch.optim.Optimizer, peak: float) -> dict[str, float]:
@@ -87,7 +86,7 @@ def relative_rates(optimizer: torch.optim.Optimizer, peak: float) -> dict[str, f
     return {
         group["name"]: (group["peak"] or peak) * group["factor"] / peak
         for group in optimizer.param_groups
-        if any(one.requires_grad for one in group["params"])
+        if any(parameter.requires_grad for parameter in group["params"])
     }
 
 
@@ -108,7 +107,9 @@ def clip_gradients(optimizer: torch.optim.Optimizer, largest: float | None) -> f
     As torch's clip_grad_norm_, which also goes through all gradients where there is nothing to shrink.
     """
     groups = [group["params"] for group in optimizer.param_groups if group["name"] != TASK_WEIGHTS]
-    gradients = [one.grad for group in groups for one in group if one.grad is not None]
+    gradients = []
+    for group in groups:
+        gradients += [parameter.grad for parameter in group if parameter.grad is not None]
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))).item() if gradients else 0.0
     if largest is not None and norm + 1e-6 > largest:
         torch._foreach_mul_(gradients, largest / (norm + 1e-6))

@@ -66,13 +66,13 @@ class ForwardPass:
         """The outputs for other embeddings, with the dropout masks of the pass or with new ones."""
         masks = rng_from(self.rng_after, embedded.device) if same_masks else nullcontext()
         with masks, self.autocast():
-            return [to_float32(one) for one in self.model.read(embedded, self.packed)]
+            return [to_float32(output) for output in self.model.read(embedded, self.packed)]
 
     def again(self, weights: dict[str, Tensor]) -> list[Tensor]:
         """The outputs that the model would give with other weights, with the masks of the pass."""
         with rng_from(self.rng_before, self.embedded.device), self.autocast():
-            found = torch.func.functional_call(self.model, weights, (self.batches, False))
-        return [to_float32(one) for one in found]
+            outputs = torch.func.functional_call(self.model, weights, (self.batches, False))
+        return [to_float32(output) for output in outputs]
 
 
 def to_float32(outputs: Tensor) -> Tensor:
@@ -118,14 +118,14 @@ class Regulariser(nn.Module):
         """Called after every optimizer step."""
 
 
-def divergence(loss: Loss, one: Tensor, other: Tensor) -> Tensor:
+def divergence(loss: Loss, first: Tensor, second: Tensor) -> Tensor:
     """How far two outputs of a task are apart, [examples]: symmetric KL of what they predict, or a squared difference.
 
     KL(p‖q) + KL(q‖p) = Σ (p − q)·(ln p − ln q), over classes, or over yes and no of each class of a multi-label task.
     """
     if not loss.task.kind.has_classes:
-        return ((one - other) ** 2).mean(dim=-1)
-    p, q = loss.predict(one), loss.predict(other)
+        return ((first - second) ** 2).mean(dim=-1)
+    p, q = loss.predict(first), loss.predict(second)
     apart = _symmetric(p, q)
     if not loss.task.kind.exclusive:
         apart = apart + _symmetric(1 - p, 1 - q)

@@ -47,7 +47,7 @@ class Smart(Regulariser):
         self.same_masks = masks == "shared"
 
     def terms(self, forward_pass: ForwardPass) -> list[Tensor]:
-        target = [one.detach() for one in forward_pass.outputs]
+        target = [output.detach() for output in forward_pass.outputs]
         embedded = forward_pass.embedded.detach()
         delta = self.sigma * torch.randn_like(embedded)
         for _ in range(self.steps):
@@ -55,7 +55,7 @@ class Smart(Regulariser):
             with torch.enable_grad():  # also where the step only looks at its losses
                 apart = self._apart(forward_pass, forward_pass.read(embedded + delta, self.same_masks), target)
                 mean = torch.stack(
-                    [one.sum() / count for one, count in zip(apart, forward_pass.counts, strict=True)]
+                    [divergences.sum() / count for divergences, count in zip(apart, forward_pass.counts, strict=True)]
                 ).sum()
             (gradient,) = torch.autograd.grad(mean, delta)  # of nothing else: weights get none
             delta = self.move(delta.detach(), gradient)
@@ -79,6 +79,6 @@ class Smart(Regulariser):
 
     def _apart(self, forward_pass: ForwardPass, outputs: list[Tensor], target: list[Tensor]) -> list[Tensor]:
         return [
-            divergence(forward_pass.model.head(task).loss, one, other)
-            for task, one, other in zip(forward_pass.packed.tasks, outputs, target, strict=True)
+            divergence(forward_pass.model.head(task).loss, output, detached)
+            for task, output, detached in zip(forward_pass.packed.tasks, outputs, target, strict=True)
         ]

@@ -79,7 +79,7 @@ class Backward:
         self.regularisers = regularisers
         counts = count_examples(rounds)
         aggregator = combination.aggregator
-        terms = [one.name for one in regularisers if set(one.tasks) & set(counts)]
+        terms = [regulariser.name for regulariser in regularisers if set(regulariser.tasks) & set(counts)]
         done = Step(dict.fromkeys(counts, 0.0), terms=dict.fromkeys(terms, 0.0))
         apart = aggregator is not None or any(task in self.layer_factors for task in counts)
         passes = self._passes(rounds, list(counts) if apart else None)
@@ -93,8 +93,8 @@ class Backward:
                     self._task_by_task(passes, counts, done, taken)
                 else:
                     self._merged(passes[""], counts, done, combination)
-        except NonFiniteLoss as found:  # told to the other processes first, which would wait for this one
-            fault = found
+        except NonFiniteLoss as loss_fault:  # told to the other processes first, which would wait for this one
+            fault = loss_fault
         broken, done.alarmed = self.processes.any([fault is not None, alarm])
         self.processes.add_numbers(done.losses)
         self.processes.add_numbers(done.terms)
@@ -143,46 +143,48 @@ class Backward:
         """
         self.regularisers = regularisers
         counts = count_examples(rounds)
-        before = [(one, one.grad) for one in self.model.parameters()]
-        for one, _ in before:
-            one.grad = None
+        before = [(parameter, parameter.grad) for parameter in self.model.parameters()]
+        for parameter, _ in before:
+            parameter.grad = None
         done = Step(dict.fromkeys(counts, 0.0), factors=dict.fromkeys(counts, 1.0))
         taken = TaskGradients(self.model, shared_parameters(self.model), self.processes, combination.copies)
         fault: NonFiniteLoss | None = None
         with self._draws(seeds, "conflicts"):
             try:
                 self._task_by_task(self._passes(rounds, list(counts)), counts, done, taken)
-            except NonFiniteLoss as found:
-                fault = found
-        for one, gradient in before:
-            one.grad = gradient
+            except NonFiniteLoss as loss_fault:
+                fault = loss_fault
+        for parameter, gradient in before:
+            parameter.grad = gradient
         broken = self.processes.any([fault is not None])[0]
         self.processes.add_numbers(done.losses)
         if broken:
             return {}
         with seeded_rng(*seeds, "combine"):
             factors = torch.tensor(list(combination.scalarizer.factors(done.losses).values()), dtype=torch.float64)
-        return {group: factors[:, None] * one * factors for group, one in taken.gramians().items()}
+        return {group: factors[:, None] * gramian * factors for group, gramian in taken.gramians().items()}
 
     # --- one packed pass for all tasks, or a pass for each ------------------------------------------------------
 
     def _passes(self, rounds: list[list[Batch]], tasks: list[str] | None) -> dict[str, list[Pass]]:
         """This process's share of the rounds as passes: of each task, or of all of them together under ''."""
-        found: dict[str, list[Pass]] = {task: [] for task in tasks or [""]}
-        for task, passes in found.items():
+        passes_of: dict[str, list[Pass]] = {task: [] for task in tasks or [""]}
+        for task, passes in passes_of.items():
             for batches in self.processes.share(rounds):
-                alike: dict[tuple[object, ...], list[Batch]] = {}  # a pass is regularised, or read, as a whole
-                for one in batches:
-                    if task in ("", one.task):
-                        kept = self.data[one.task].frozen is not None
-                        alike.setdefault((kept, *self._on(one.task)), []).append(one)
-                for wanted in alike.values():
-                    passes += split_passes(self.model, self.data, wanted, self.tokens_per_pass)
-        return found
+                groups: dict[tuple[object, ...], list[Batch]] = {}  # a pass is regularised, or read, as a whole
+                for batch in batches:
+                    if task in ("", batch.task):
+                        has_states = self.data[batch.task].frozen is not None
+                        groups.setdefault((has_states, *self._on(batch.task)), []).append(batch)
+                for group in groups.values():
+                    passes += split_passes(self.model, self.data, group, self.tokens_per_pass)
+        return passes_of
 
     def _on(self, task: str) -> list[Regulariser]:
         """The regularisers that add a term to every example of a task."""
-        return [one for one in self.regularisers if one.reads_examples and task in one.tasks]
+        return [
+            regulariser for regulariser in self.regularisers if regulariser.reads_examples and task in regulariser.tasks
+        ]
 
     def _merged(self, passes: list[Pass], counts: dict[str, int], done: Step, combination: Combination) -> None:
         words = self.model.encoder.words
@@ -215,8 +217,8 @@ class Backward:
                         done.losses[task] += loss.item()
                         (done.factors[task] * loss).backward()
                         add_up_rows(taken.parameters.values())
-                except NonFiniteLoss as found:  # the other processes wait for this one to take its turn
-                    fault = fault or found
+                except NonFiniteLoss as loss_fault:  # the other processes wait for this one to take its turn
+                    fault = fault or loss_fault
             taken.take(task)
         if fault is not None:
             raise fault
@@ -239,8 +241,8 @@ class Backward:
         gramian = torch.stack(list(done.gramians.values())).sum(dim=0) if done.gramians else torch.empty(0)
         if len(gramian) and torch.isfinite(gramian).all():  # else the plain sum, whose norm the loop refuses
             with seeded_rng(*seeds, "combine"):  # the same in every process
-                found = aggregator(gramian, taken.tasks)
-            done.weights = dict(zip(taken.tasks, _checked(found, taken.tasks, aggregator), strict=True))
+                weights = aggregator(gramian, taken.tasks)
+            done.weights = dict(zip(taken.tasks, _checked(weights, taken.tasks, aggregator), strict=True))
         taken.fill(done.weights)
 
     def _losses(self, passing: Pass, counts: dict[str, int], done: Step) -> dict[str, Tensor]:
@@ -252,8 +254,10 @@ class Backward:
             packed = self.model.pack(batches, merge=not regularisers)
             embedded = self.model.embed(packed)
             after = rng_state(self.model.device)
-            outputs = [to_float32(one) for one in self.model.read(embedded, packed)]
-        values = [self._example_losses(task, rows, one) for (task, rows, _), one in zip(passing, outputs, strict=True)]
+            outputs = [to_float32(output) for output in self.model.read(embedded, packed)]
+        values = [
+            self._example_losses(task, rows, output) for (task, rows, _), output in zip(passing, outputs, strict=True)
+        ]
         forward_pass = ForwardPass(
             self.model,
             batches,
@@ -265,11 +269,11 @@ class Backward:
             after,
             self.autocast,
         )
-        for one in regularisers:
-            for number, (task, term) in enumerate(zip(packed.tasks, one.terms(forward_pass), strict=True)):
-                values[number] = values[number] + one.weight * term
-                added = one.weight * term.detach().sum().item() / counts[task]
-                done.terms[one.name] = done.terms.get(one.name, 0.0) + added
+        for regulariser in regularisers:
+            for number, (task, term) in enumerate(zip(packed.tasks, regulariser.terms(forward_pass), strict=True)):
+                values[number] = values[number] + regulariser.weight * term
+                added = regulariser.weight * term.detach().sum().item() / counts[task]
+                done.terms[regulariser.name] = done.terms.get(regulariser.name, 0.0) + added
         losses = {}
         for (task, rows, _), some in zip(passing, values, strict=True):
             mean = some.sum() / counts[task]
@@ -295,19 +299,19 @@ class Backward:
         self, passes: dict[str, list[Pass]], counts: dict[str, int], seeds: tuple[int, int]
     ) -> dict[str, float]:
         """The step's losses before any gradient, with the dropout masks that the gradient will have."""
-        found = dict.fromkeys(counts, 0.0)
+        losses = dict.fromkeys(counts, 0.0)
         fault: NonFiniteLoss | None = None
         with torch.no_grad(), self._draws(seeds):
             try:
-                for passing in (one for some in passes.values() for one in some):
+                for passing in (passing for some in passes.values() for passing in some):
                     for task, loss in self._losses(passing, counts, Step({})).items():
-                        found[task] += loss.item()
-            except NonFiniteLoss as one:
-                fault = one
-        self.processes.add_numbers(found)
+                        losses[task] += loss.item()
+            except NonFiniteLoss as loss_fault:
+                fault = loss_fault
+        self.processes.add_numbers(losses)
         if self.processes.any([fault is not None])[0]:
             raise fault or NonFiniteLoss(", ".join(counts), [], float("nan"))
-        return found
+        return losses
 
     def _draws(self, seeds: tuple[int, int], purpose: str = "step") -> AbstractContextManager[None]:
         """Every process draws masks of its own; the first draws those of a training alone."""
@@ -319,9 +323,9 @@ class Backward:
         factors = self.layer_factors.get(task, {})
         encoder = self.model.encoder
         hooks = [
-            one.register_hook(lambda gradient, factor=factor: gradient * factor)
-            for name, one in encoder.named_parameters()
-            if one.requires_grad and (factor := factors.get(encoder.layer_of(name), 1.0)) != 1
+            parameter.register_hook(lambda gradient, factor=factor: gradient * factor)
+            for name, parameter in encoder.named_parameters()
+            if parameter.requires_grad and (factor := factors.get(encoder.layer_of(name), 1.0)) != 1
         ]
         try:
             yield
@@ -341,9 +345,10 @@ def _checked(weights: Tensor, tasks: list[str], aggregator: Aggregator) -> list[
     """An aggregator's weights, one for each task."""
     name = type(aggregator).__name__
     if not isinstance(weights, Tensor) or weights.shape != (len(tasks),):
-        found = f"a tensor of shape {list(weights.shape)}" if isinstance(weights, Tensor) else repr(weights)
+        described = f"a tensor of shape {list(weights.shape)}" if isinstance(weights, Tensor) else repr(weights)
         raise UserError(
-            f"combine.gradients: {name} gave {found}; expected a weight for each of {', '.join(tasks)}.", "bad-weights"
+            f"combine.gradients: {name} gave {described}; expected a weight for each of {', '.join(tasks)}.",
+            "bad-weights",
         )
     if not torch.isfinite(weights).all():
         raise UserError(

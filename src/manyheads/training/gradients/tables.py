@@ -28,23 +28,25 @@ class Rows:
 @contextmanager
 def touched_rows_only(model: ManyHeads, parameters: Sequence[Tensor]) -> Iterator[None]:
     """Within the block, embedding tables among the parameters get gradients of the rows that were looked up."""
-    chosen = {id(one) for one in parameters}
-    tables = [one for one in model.encoder.modules() if isinstance(one, nn.Embedding) and id(one.weight) in chosen]
-    before = [one.sparse for one in tables]
-    for one in tables:
-        one.sparse = True
+    chosen = {id(parameter) for parameter in parameters}
+    tables = [
+        module for module in model.encoder.modules() if isinstance(module, nn.Embedding) and id(module.weight) in chosen
+    ]
+    before = [table.sparse for table in tables]
+    for table in tables:
+        table.sparse = True
     try:
         yield
     finally:
-        for one, sparse in zip(tables, before, strict=True):
-            one.sparse = sparse
+        for table, sparse in zip(tables, before, strict=True):
+            table.sparse = sparse
 
 
 def add_up_rows(parameters: Iterable[Tensor]) -> None:
     """After a pass, so that its rows are held once, however many passes touch them."""
-    for one in parameters:
-        if one.grad is not None and one.grad.is_sparse:
-            one.grad = one.grad.coalesce()
+    for parameter in parameters:
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.coalesce()
 
 
 class WholeTables:
