@@ -342,7 +342,7 @@ def test_a_recipe_written_out_reads_back_as_the_same(tmp_path: Path) -> None:
             "b": {"train": ["hub:x", {"file": "y.csv", "optional": True}], "dev": "demo:similarity", "range": [0, 5]},
         },
         "sampler": {"name": "batch-round-robin", "until": "b"},
-        "training": {"learning_rate": 1e-7, "clip": None},
+        "training": {"learning_rate": 1e-7, "max_grad_norm": None},
         "description": "café",
     }
     recipe = load_recipe(content)

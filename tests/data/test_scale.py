@@ -247,7 +247,7 @@ def test_labels_by_distinct_value_are_those_one_by_one(kind: str, data: st.DataO
     labels = reading._read_labels(raw, reader, bad, blanks)
     expected: list[BadRow] = []
     for row, word in enumerate(found):
-        value = reading._unlabelled(reader, 1)[0]
+        value = reader.unlabelled(1)[0]
         try:
             if word or not blanks:
                 value = reader.read(word) if kind != "multi-label" else reader.read_several(word)

@@ -212,7 +212,7 @@ HOSTILE: dict[str, tuple[Spoil, str, str]] = {
         "encoding: 'single' takes one text column",
         "invalid-model",
     ),
-    "an unknown kind": (labels(kind="magic"), "task 1", "invalid-model"),
+    "an unknown kind": (labels(kind="magic"), "kinds/magic", "unknown-part"),
     "a regression with classes": (labels(kind="regression"), "a regression with 3 classes", "invalid-model"),
     "classes that are missing": (labels(names=[]), "with 0 classes", "invalid-model"),
     "more classes than outputs": (

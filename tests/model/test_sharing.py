@@ -314,7 +314,7 @@ def test_drawing_together_can_be_switched_off(toy_recipe: Callable[..., dict[str
     settings["data"]["together"] = False
     settings["data"]["bad_rows"] = "skip"
     loaded = load_tasks(load_recipe(settings))
-    assert [one.rows for one in loaded.values()] == [None, None]
+    assert [one.row_group for one in loaded.values()] == [None, None]
     assert len(loaded["polarity"].train) + len(loaded["polarity"].dev) == 24
 
 
@@ -347,7 +347,7 @@ def test_rows_are_the_same_however_file_and_columns_are_written(
     write_stars(toy_data)
     tasks = star_tasks()
     tasks["polarity"] = {"train": "./stars.csv", "label": "polarity"}  # its text column is recognised
-    assert {one.rows for one in load_tasks(load_recipe(toy_recipe(tasks=tasks))).values()} == {"stars+polarity"}
+    assert {one.row_group for one in load_tasks(load_recipe(toy_recipe(tasks=tasks))).values()} == {"stars+polarity"}
 
 
 def test_tasks_of_which_one_holds_out_rows_are_not_together_and_say_so(
@@ -357,7 +357,7 @@ def test_tasks_of_which_one_holds_out_rows_are_not_together_and_say_so(
     settings = toy_recipe(tasks=star_tasks(dev="stars.csv"))
     settings["data"]["bad_rows"] = "skip"
     loaded = load_tasks(load_recipe(settings))
-    assert [one.rows for one in loaded.values()] == [None, None]
+    assert [one.row_group for one in loaded.values()] == [None, None]
     assert "so it trains on texts that are held out there as dev" in loaded["stars"].notes[-1]
     assert not any("held out there" in note for note in loaded["polarity"].notes)
 

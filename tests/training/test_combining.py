@@ -182,11 +182,11 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"combine": {"name": "fixed", "weights": {"moood": 2}}},
-        ["combine: losses: 'fixed': 'weights': no task 'moood'. Did you mean 'mood'? Known: mood, near."],
+        ["combine.losses.weights.moood: no task 'moood'. Did you mean 'mood'? Known: mood, near."],
     ),
     (
         {"combine": {"name": "liebel-korner", "weighted_tasks": ["sst"]}},
-        ["'liebel-korner': 'weighted_tasks': no task 'sst'"],
+        ["combine.losses.weighted_tasks: no task 'sst'"],
     ),
     (
         {"combine": {"name": "uncertainty", "learning_rate": 0}},
@@ -202,7 +202,10 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"combine": {"name": "pcgrad", "gradients": "mgda"}}, ["'pcgrad' stands for 'gradients', which is given as well"]),
     ({"combine": {"losses": "sum", "gradient": "mgda"}}, ["combine.gradient: unknown key. Did you mean 'gradients'?"]),
-    ({"phases": [{"combine": {"name": "fixed", "weights": {"x": 1}}}]}, ["phases: phase 1: combine: losses: 'fixed'"]),
+    (
+        {"phases": [{"combine": {"name": "fixed", "weights": {"x": 1}}}]},
+        ["phases.1.combine.losses.weights.x: no task 'x'"],
+    ),
     (
         {"tasks": {"mood": {"train": "mood.csv", "layer_factors": {"layers": [3]}}}},
         ["tasks.mood.layer_factors.layers: layers are 1 to 2 here", "found [3]", "[no-such-layer]"],

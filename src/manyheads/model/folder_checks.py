@@ -91,7 +91,7 @@ def check_files(folder: Path) -> None:
         if name not in sums:
             raise refused(folder / name, f"missing from the model folder, or from its {CHECKSUMS}.", "damaged-model")
     with guarded(folder / CHECKSUMS, "damaged-model"):
-        check_folder(folder)
+        check_folder(folder, code="damaged-model")
 
 
 def _check_names(folder: Path) -> dict[str, str]:

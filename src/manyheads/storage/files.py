@@ -42,22 +42,20 @@ def restore_folder(folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, code: str = "damaged-checkpoint") -> None:
     """Stop unless every file of the folder is there with the checksum it was written with."""
     try:
         sums: dict[str, str] = json.loads((folder / CHECKSUMS).read_text())
     except (OSError, ValueError):
         raise UserError(
-            f"{folder}: not a whole checkpoint: {CHECKSUMS} is missing or damaged.{DAMAGED}", code="damaged-checkpoint"
+            f"{folder}: not a whole checkpoint: {CHECKSUMS} is missing or damaged.{DAMAGED}", code=code
         ) from None
     for name, sha256 in sums.items():
         file = folder / name
         if not file.is_file():
-            raise UserError(f"{file}: missing from the checkpoint.{DAMAGED}", code="damaged-checkpoint")
+            raise UserError(f"{file}: missing from the checkpoint.{DAMAGED}", code=code)
         if file_sha256(file) != sha256:
-            raise UserError(
-                f"{file}: damaged: its checksum is not the one it was written with.{DAMAGED}", code="damaged-checkpoint"
-            )
+            raise UserError(f"{file}: damaged: its checksum is not the one it was written with.{DAMAGED}", code=code)
 
 
 def write_text(file: Path, text: str) -> None:

@@ -28,13 +28,14 @@ class Fault(NamedTuple):
 
     path: KeyPath
     reason: str
+    code: str = "incompatible"
 
 
-def refuse(faults: Sequence[Fault], recipe: Recipe, code: str = "incompatible") -> None:
-    """Stop with all faults, a line each."""
+def refuse(faults: Sequence[Fault], recipe: Recipe) -> None:
+    """Stop with all faults, a line each, and the code of the first."""
     if faults:
         lines = [f"{recipe.location(*fault.path)}: {fault.reason}" for fault in faults]
-        raise UserError("\n".join(lines), code=code)
+        raise UserError("\n".join(lines), code=faults[0].code)
 
 
 def _factory(family: str, part: PartConfig) -> Any:
@@ -260,7 +261,7 @@ def batch_faults(recipe: Recipe, tasks: dict[str, Task], processes: int) -> list
     faults = []
     for task in tasks.values():
         for part, reason in _batch_reasons(task, recipe, processes):
-            faults.append(Fault(("tasks", task.name, part), reason))
+            faults.append(Fault(("tasks", task.name, part), reason, "loss-needs-one-process"))
     return faults
 
 
@@ -310,7 +311,8 @@ def _batch_reasons(task: Task, recipe: Recipe, processes: int) -> list[tuple[str
 
 def length_faults(recipe: Recipe, encoder: Encoder) -> Iterator[Fault]:
     if (recipe.encoder.max_length or 0) > encoder.max_length:
-        yield Fault(("encoder", "max_length"), f"this encoder reads at most {encoder.max_length} tokens.")
+        reason = f"this encoder reads at most {encoder.max_length} tokens."
+        yield Fault(("encoder", "max_length"), reason, "max-length-too-large")
 
 
 def encoder_faults(recipe: Recipe, encoder: Encoder) -> Iterator[Fault]:
@@ -321,15 +323,18 @@ def encoder_faults(recipe: Recipe, encoder: Encoder) -> Iterator[Fault]:
         yield Fault(
             ("training", "layer_decay"),
             "this encoder's layers share their weights, and so their learning rate; leave it out.",
+            "layers-share-weights",
         )
     for path, layers in _named_layers(recipe).items():
         if not separate_layers and layers not in (None, "all", "heads"):
-            yield Fault(path, "this encoder's layers share their weights; no layer can be chosen.")
+            reason = "this encoder's layers share their weights; no layer can be chosen."
+            yield Fault(path, reason, "layers-share-weights")
         elif isinstance(layers, str) and layers.startswith("top-"):
             if int(layers.removeprefix("top-")) > encoder.depth:
-                yield Fault(path, f"this encoder has {encoder.depth} layers, found '{layers}'.")
+                yield Fault(path, f"this encoder has {encoder.depth} layers, found '{layers}'.", "no-such-layer")
         elif isinstance(layers, list) and max(layers) > encoder.depth:
-            yield Fault(path, f"layers are 1 to {encoder.depth} here, 0 is the embeddings; found {layers}.")
+            reason = f"layers are 1 to {encoder.depth} here, 0 is the embeddings; found {layers}."
+            yield Fault(path, reason, "no-such-layer")
 
 
 def _named_layers(recipe: Recipe) -> dict[KeyPath, Any]:

@@ -209,10 +209,9 @@ def test_missing_classes_and_labels_are_said_as_such(tmp_path: Path) -> None:
 
 
 def test_classes_that_hold_the_separator_are_written_as_a_list(tmp_path: Path) -> None:
-    from manyheads.inference.prediction_files import as_text
 
     rows = [{"text": "a", "label": ["tea, milk", "x|y"]}, {"text": "b", "label": ["tea, milk"]}]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     task = load(tmp_path, train="x.jsonl", dev="x.jsonl").task
     assert task.labels.names == ("tea, milk", "x|y")
-    assert as_text(task, ["tea, milk", "x|y"]) == '["tea, milk", "x|y"]'
+    assert task.kind.as_text(["tea, milk", "x|y"], task) == '["tea, milk", "x|y"]'
