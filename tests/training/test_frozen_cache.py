@@ -105,7 +105,7 @@ def test_kept_states_are_those_of_each_sequence_alone(
 ) -> None:
     """Against the encoder in float64, a sequence at a time."""
     tasks = {"mood": {"train": "mood.csv"}, "near": near}
-    computed, read = computed_and_kept(toy_recipe, {**TRAINING, "train": train_what}, tasks=tasks)
+    computed, read = computed_and_kept(toy_recipe, {**TRAINING, "trainable": train_what}, tasks=tasks)
     encoder = computed.model.encoder.double().eval()
     for data, split in [
         (read.datasets.train, computed.datasets.train),
@@ -133,7 +133,7 @@ def test_kept_states_are_those_of_each_sequence_alone(
 def test_kept_states_train_the_same(train_what: Any, near: dict[str, Any], combine: str, toy_recipe: ToyRecipe) -> None:
     """With dropout in the heads and in the layers that learn."""
     tasks = {"mood": {"train": "mood.csv"}, "near": near}
-    check_steps(*computed_and_kept(toy_recipe, {**TRAINING, "train": train_what}, tasks=tasks, combine=combine))
+    check_steps(*computed_and_kept(toy_recipe, {**TRAINING, "trainable": train_what}, tasks=tasks, combine=combine))
 
 
 @pytest.mark.numeric
@@ -144,7 +144,7 @@ def test_a_run_with_kept_states_ends_like_one_without(train_what: str, toy_recip
     runs = {}
     for gigabytes in (0.0, 4.0):
         smooth = {**TRAINING, "epsilon": 1.0, "learning_rate": 0.3, "conflicts": 0.5}
-        training = {**smooth, "train": train_what, "frozen_gigabytes": gigabytes}
+        training = {**smooth, "trainable": train_what, "frozen_gigabytes": gigabytes}
         runs[gigabytes] = train(load_recipe(toy_recipe(name=f"with-{gigabytes:g}", training=training)), quiet=True)
     without, with_kept = (log_of(runs[one].folder) for one in (0.0, 4.0))
     for one, other in zip(without, with_kept, strict=True):

@@ -33,7 +33,7 @@ def test_one_task_is_the_plain_padded_loop(toy_recipe: Callable[..., dict[str, A
     settings = toy_recipe(
         tasks={"near": {"train": "near.tsv", "range": [0, 5], "encoding": encoding, "scale": "unit", "head": None}},
         encoder={"name": toy_recipe()["encoder"], "dropout": 0, "attention_dropout": 0},
-        training={"epochs": 2, "batch_size": 8, "learning_rate": RATE, "epsilon": 1.0, "clip": None},
+        training={"epochs": 2, "batch_size": 8, "learning_rate": RATE, "epsilon": 1.0, "max_grad_norm": None},
     )
     if encoding == "cross":
         settings["tasks"]["near"]["head"] = {"name": "linear", "dropout": 0}

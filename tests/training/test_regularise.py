@@ -82,7 +82,7 @@ def test_penalties_shrink_weights(toy_recipe: ToyRecipe) -> None:
     [
         ("smrt", ["regularise", "unknown regulariser 'smrt'. Did you mean 'smart'?"]),
         ([{"name": "smart", "form": "cube"}], ["option 'form' of 'smart'"]),
-        ([{"name": "smart", "tasks": ["sst"]}], ["regularise: 'smart': 'tasks': no task 'sst'"]),
+        ([{"name": "smart", "tasks": ["sst"]}], ["regularise.tasks: no task 'sst'"]),
         ([{"name": "bregman", "momentum": 1.0}], ["option 'momentum' of 'bregman': Input should be less than 1"]),
         ([{"name": "l1", "weight": -1}], ["option 'weight' of 'l1': Input should be greater than or equal to 0"]),
     ],

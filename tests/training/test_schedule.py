@@ -95,7 +95,7 @@ def test_a_recipe_without_phases_is_one() -> None:
         {"tasks": {"a": {"train": "a.csv"}}, "training": {"max_steps": 2}, "phases": [{"epochs": 1}, {"epochs": 2}]}
     )
     cut = plan_schedule(two, SamplerInput({"a": 8}, {"a": 4}, 0))
-    assert (len(cut.phases), cut.steps, cut.whole) == (1, 2, 6), "the second phase is left out, and it is known"
+    assert (len(cut.phases), cut.steps, cut.uncut_steps) == (1, 2, 6), "the second phase is left out, and it is known"
     long = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "phases": [{"steps": 1001}]})
     assert plan_schedule(long, SamplerInput({"a": 8}, {"a": 4}, 0)).steps == 1001
     assert schedule.phases[0].rate_factor(3) == pytest.approx(1 / 4), "the rate falls to its end by the last step"
@@ -200,7 +200,7 @@ def test_phases_are_said_logged_and_evaluated(recipe_file: Callable[..., Path], 
             [{}, {"trainable": "head"}],
             "phases.2.trainable: expected 'all', 'heads', 'layers', 'top-N' or a list of layers such as",
         ),
-        ([{"sampler": {"name": "batch-round-robin", "until": "x"}}], "phases.1.sampler: 'until' is 'largest'"),
+        ([{"sampler": {"name": "batch-round-robin", "until": "x"}}], "phases.1.sampler.until: no task 'x'"),
         ([{"epoch": 1}], "phases.1.epoch: unknown key. Did you mean 'epochs'?"),
         ([], "phases: List should have at least 1 item"),
     ],
