@@ -49,7 +49,7 @@ def load_head(encoder: Encoder, folder: Path) -> tuple[MaskedHead, str]:
     is_own_file = (folder / FILE).is_file()
     tensors = read_file(folder / FILE) if is_own_file else _from_hugging_face(read_tensors(folder), set(shapes))
     if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
-        part = " (the encoder's own files hold a part of tensor, which does not fit)" if tensors else ""
+        part = " (the encoder's own files hold a part of one, which does not fit)" if tensors else ""
         return head, f"new, its output layer is the word embeddings{part}"
     head.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     return head, "that of the encoder's own files"
