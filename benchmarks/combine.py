@@ -79,7 +79,7 @@ class Ways:
         """Losses of a step's round, or of one of its tasks, and the encoder's states that they were made of."""
         model, data = self.setup.model, self.setup.datasets.train
         batches = [one for one in self.setup.rounds(step)[0] if task in (None, one.task)]
-        inputs = [[data[one.task].inputs(model, row) for row in one.rows.tolist()] for one in batches]
+        inputs = [[data[one.task].inputs(model, row) for row in one.indices.tolist()] for one in batches]
         sequences = [one for some in inputs for example in some for one in example]
         distinct, places = merge_equal(sequences, everywhere=False)
         tokens = pack(distinct)
@@ -93,7 +93,7 @@ class Ways:
             output = model.head(one.task)(states, starts[own], lengths[own])
             labels = data[one.task].labels
             assert labels is not None
-            losses.append(model.head(one.task).loss(output, labels[one.rows]).mean())
+            losses.append(model.head(one.task).loss(output, labels[one.indices]).mean())
             first = own.stop
         return losses, list(states.values())
 

@@ -38,7 +38,7 @@ class Padded:
     def run(self, step: int, smart: bool) -> None:
         for batch in self.setup.rounds(step)[0]:
             data = self.setup.datasets.train[batch.task]
-            inputs = [data.inputs(self.setup.model, row)[0] for row in batch.rows.tolist()]
+            inputs = [data.inputs(self.setup.model, row)[0] for row in batch.indices.tolist()]
             longest = max(len(one.ids) for one in inputs)
             ids, segments, mask = (torch.zeros(len(inputs), longest, dtype=torch.long) for _ in range(3))
             for number, one in enumerate(inputs):
@@ -57,7 +57,7 @@ class Padded:
             clean = outputs(embedded)
             labels = data.labels
             assert labels is not None
-            loss = head.loss(clean, labels[batch.rows]).mean()
+            loss = head.loss(clean, labels[batch.indices]).mean()
             if smart:
                 apart = sym_kl_loss if clean.shape[-1] > 1 else F.mse_loss
                 loss = loss + 0.45 * SMARTLoss(outputs, apart)(embedded, clean)

@@ -68,7 +68,7 @@ class Ours:
         found = []
         for step in stretch:
             batches = [batch for one in self.setup.rounds(step) for batch in one]
-            found.append([[self._example(batch.task, row) for row in batch.rows.tolist()] for batch in batches])
+            found.append([[self._example(batch.task, row) for row in batch.indices.tolist()] for batch in batches])
         return found
 
     def _example(self, task: str, row: int) -> Example:

@@ -72,7 +72,7 @@ def test_rivals_in_training_read_the_same_word_pieces_and_labels(
             padded = rival._padded(examples)
             data = ours.setup.datasets.train[batch.task]
             assert data.labels is not None
-            for number, row in enumerate(batch.rows.tolist()):
+            for number, row in enumerate(batch.indices.tolist()):
                 (inputs,) = data.inputs(ours.setup.model, row)
                 assert padded["input_ids"][number][padded["attention_mask"][number] == 1].tolist() == list(inputs.ids)
-            assert padded["labels"].tolist() == pytest.approx(data.labels[batch.rows].tolist())
+            assert padded["labels"].tolist() == pytest.approx(data.labels[batch.indices].tolist())

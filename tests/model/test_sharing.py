@@ -276,7 +276,7 @@ def test_tasks_on_one_file_draw_the_same_rows_and_skip_blanks(
     seen: dict[str, list[int]] = {"stars": [], "polarity": []}
     for step in range(setup.schedule.epoch_ends[0]):
         (batches,) = setup.rounds(step)
-        by_task = {batch.task: set(batch.rows.tolist()) for batch in batches}
+        by_task = {batch.task: set(batch.indices.tolist()) for batch in batches}
         assert by_task["polarity"] <= by_task["stars"]
         for task, rows in by_task.items():
             seen[task] += rows
@@ -297,7 +297,7 @@ def test_rows_drawn_together_are_encoded_once(
     Backward(setup.model, setup.datasets.train, 10**6, nullcontext).step(
         rounds, Combination(Sum(list(setup.model.tasks)))
     )
-    rows = {row for batch in rounds[0] for row in batch.rows.tolist()}
+    rows = {row for batch in rounds[0] for row in batch.indices.tolist()}
     assert counted.passed == [sum(len(setup.datasets.train["stars"].inputs(setup.model, row)[0].ids) for row in rows)]
     counted.passed.clear()
     together = predict_tasks(setup.model, setup.datasets.dev, 10**6)
@@ -373,7 +373,7 @@ def test_rows_drawn_together_are_encoded_once_also_in_several_passes(
     Backward(setup.model, setup.datasets.train, tokens, nullcontext).step(
         rounds, Combination(Sum(list(setup.model.tasks)))
     )
-    rows = {row for batch in rounds[0] for row in batch.rows.tolist()}
+    rows = {row for batch in rounds[0] for row in batch.indices.tolist()}
     assert len(counted.passed) > 1
     assert sum(counted.passed) == sum(
         len(setup.datasets.train["stars"].inputs(setup.model, row)[0].ids) for row in rows

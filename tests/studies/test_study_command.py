@@ -318,7 +318,7 @@ def test_at_equal_examples_a_task_gets_the_very_batches_that_it_gets_in_company(
         setup = assemble(recipe, Reporter(quiet=True))
         drawn = [b for step in range(setup.schedule.steps) for one in setup.rounds(step) for b in one]
         assert more == {} or {b.task for b in drawn} == {"near"}
-        return [b.rows.tolist() for b in drawn if b.task == "near"]
+        return [b.indices.tolist() for b in drawn if b.task == "near"]
 
     assert batches() == batches(**{"training.active_tasks": ["near"]})
 

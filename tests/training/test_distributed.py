@@ -61,9 +61,9 @@ def check_tensors(one: Path, two: Path, file: str) -> None:
 def test_slices_partition_a_round(size: int, count: int) -> None:
     rows = np.random.default_rng(size).permutation(100)[:size]
     slices = [Processes(rank, count).share([[Batch("a", rows)]]) for rank in range(count)]
-    found = [row for one in slices for batches in one for batch in batches for row in batch.rows.tolist()]
+    found = [row for one in slices for batches in one for batch in batches for row in batch.indices.tolist()]
     assert sorted(found) == sorted(rows.tolist())
-    sizes = [sum(len(batch.rows) for batches in one for batch in batches) for one in slices]
+    sizes = [sum(len(batch.indices) for batches in one for batch in batches) for one in slices]
     assert max(sizes) - min(sizes) <= 1
 
 

@@ -60,7 +60,7 @@ def test_one_task_is_the_plain_padded_loop(toy_recipe: Callable[..., dict[str, A
     labels = torch.tensor(examples.labels / 5, dtype=torch.float32)
 
     def loss_of(step: int) -> torch.Tensor:
-        rows = setup.rounds(step)[0][0].rows
+        rows = setup.rounds(step)[0][0].indices
         first, second = ([side[row] for row in rows] for side in sides)
         if encoding == "cross":
             batch = tokenizer(first, second, padding=True, return_tensors="pt")

@@ -104,7 +104,7 @@ def test_a_recipe_without_phases_is_one() -> None:
 def test_phases_do_not_repeat_each_others_order() -> None:
     recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "phases": [{"epochs": 1}, {"epochs": 1}]})
     schedule = plan_schedule(recipe, SamplerInput({"a": 40}, {"a": 40}, 0))
-    assert schedule.rounds(0)[0][0].rows.tolist() != schedule.rounds(1)[0][0].rows.tolist()
+    assert schedule.rounds(0)[0][0].indices.tolist() != schedule.rounds(1)[0][0].indices.tolist()
 
 
 # --- what learns -----------------------------------------------------------------------------------------------

@@ -206,7 +206,7 @@ class Pretrainer:
         began = time.monotonic()
         set_rates(self.optimizer, settings.learning_rate, rate_factor(step, self.steps, settings.warmup))
         batch = self.passes.batch(step)
-        texts = [self.loaded.train[row] for row in batch.rows]
+        texts = [self.loaded.train[row] for row in batch.indices]
         loss = self.task.backward(texts, step, self.recipe.training.tokens_per_pass, self.accelerator.autocast)
         max_norm = self.recipe.training.max_grad_norm or math.inf
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), max_norm).item()

@@ -52,7 +52,7 @@ def _examples(recipe: Recipe) -> int | None:
         for batches in schedule.rounds(step):
             for batch in batches:
                 if batch.task in active_tasks:
-                    examples += len(batch.rows)
+                    examples += len(batch.indices)
     return examples
 
 

@@ -81,12 +81,12 @@ def _steps_of(study: Study, reference: Row, overrides: Overrides) -> int:
             code="has-phases",
         )
     sizes: dict[str, int] = {}
-    shared_rows: dict[str, str | None] = {}
+    row_groups: dict[str, str | None] = {}
     for name, data in load_tasks(recipe).items():
         sizes[name] = len(data.train)
-        shared_rows[name] = data.row_group
+        row_groups[name] = data.row_group
     batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
-    return plan_schedule(recipe, SamplerInput(sizes, batch_sizes, recipe.seed, rows=shared_rows)).steps
+    return plan_schedule(recipe, SamplerInput(sizes, batch_sizes, recipe.seed, row_groups=row_groups)).steps
 
 
 def _row_name(tasks: tuple[str, ...], equal: str) -> str:

@@ -92,7 +92,7 @@ class ConflictMeter:
 
     def _affordable(self, batches: list[Batch], absent: list[str], progress: Progress) -> bool:
         """Whether measuring now keeps to the share; if so it is counted."""
-        step_examples = sum(len(batch.rows) for batch in batches)
+        step_examples = sum(len(batch.indices) for batch in batches)
         allowed = self.share * (sum(progress.examples.values()) + step_examples) - self.measured_examples
         needed = step_examples + sum(self.batch_sizes[task] for task in absent)
         if needed > allowed:

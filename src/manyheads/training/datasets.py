@@ -37,7 +37,7 @@ class Datasets:
                 if batch.task in paused or batch.task not in self.dev:
                     continue
                 labelled = self._labelled(batch)
-                if len(labelled.rows):
+                if len(labelled.indices):
                     usable_batches.append(labelled)
             usable_rounds.append(usable_batches)
         return usable_rounds
@@ -46,7 +46,7 @@ class Datasets:
         data = self.train[batch.task]
         if data.row_group is None:
             return batch
-        return Batch(batch.task, batch.rows[data.examples.labelled[batch.rows]])
+        return Batch(batch.task, batch.indices[data.examples.labelled[batch.indices]])
 
     def fingerprint(self) -> dict[str, str]:
         """'TASK SPLIT' → a hash that changes with any text or label."""

@@ -36,8 +36,8 @@ class Processes:
             return rounds
         shared_rounds = []
         for batches in rounds:
-            slices = [Batch(batch.task, batch.rows[self.rank :: self.count]) for batch in batches]
-            shared_rounds.append([batch for batch in slices if len(batch.rows)])
+            slices = [Batch(batch.task, batch.indices[self.rank :: self.count]) for batch in batches]
+            shared_rounds.append([batch for batch in slices if len(batch.indices)])
         return shared_rounds
 
     def any(self, flags: list[bool]) -> list[bool]:

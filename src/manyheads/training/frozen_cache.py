@@ -122,7 +122,7 @@ class FrozenCache:
         rounds = min(phase.rounds, LOOKED_AT, (phase.end - phase.first) * self.training.accumulate)
         for index in range(rounds):
             for batch in phase.sampler.round(index):
-                examples[batch.task] = examples.get(batch.task, 0) + len(batch.rows)
+                examples[batch.task] = examples.get(batch.task, 0) + len(batch.indices)
         return {task: count / len(self.datasets.train[task]) for task, count in examples.items()}
 
     def _splits(self, task: str, phase: Phase) -> dict[str, TaskTokens]:

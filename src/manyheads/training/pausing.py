@@ -1,4 +1,4 @@
-"""Stop and go: a task that stops improving leaves the rotation, and comes back when it gets worse."""
+"""Stop and go: a task that stops improving is paused, and resumed when it gets worse."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class PausedTasks(PlainState):
                 return None
             self.paused.remove(name)
             self.evaluations_waited[name] = 0
-            return f"comes back: its {metric} is {settings.resume_margin:g} or more behind its best"
+            return f"resumed: its {metric} is {settings.resume_margin:g} or more behind its best"
         if settings.patience is None or self.evaluations_waited[name] < settings.patience:
             return None
         self.paused.append(name)
         times = "evaluation" if settings.patience == 1 else f"{settings.patience} evaluations"
-        return f"rests: its {metric} has not improved for the last {times}"
+        return f"paused: its {metric} has not improved for the last {times}"
 
     def _record(self, name: str, reason: str, progress: Progress) -> dict[str, Any]:
         paused = sorted(self.paused)

@@ -152,9 +152,9 @@ def _count(model: ManyHeads, datasets: Datasets, schedule: Schedule) -> list[Tas
     last_steps = set(epoch_ends)
     for step in range(schedule.steps):
         for batch in batches_of(datasets.usable(schedule.rounds(step))):
-            row_counts[batch.task][batch.rows] += 1
+            row_counts[batch.task][batch.indices] += 1
             batches[batch.task] += 1
-            examples_in_epoch[batch.task] += len(batch.rows)
+            examples_in_epoch[batch.task] += len(batch.indices)
         if step + 1 in last_steps:
             for name, count in examples_in_epoch.items():
                 largest_epoch[name] = max(largest_epoch[name], count)
@@ -250,7 +250,7 @@ def _tokens(datasets: Datasets, schedule: Schedule, step: int) -> int:
     tokens = 0
     for batch in batches_of(datasets.usable(schedule.rounds(step))):
         for column in datasets.train[batch.task].texts:
-            tokens += int(column.lengths_of(batch.rows).sum())
+            tokens += int(column.lengths_of(batch.indices).sum())
     return tokens
 
 

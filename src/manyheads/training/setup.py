@@ -137,8 +137,8 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
 def _plan_schedule(recipe: Recipe, loaded: dict[str, TaskData], datasets: Datasets) -> Schedule:
     sizes = {name: len(data) for name, data in datasets.train.items()}
     batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
-    rows = {name: data.row_group for name, data in loaded.items()}
-    return plan_schedule(recipe, SamplerInput(sizes, batch_sizes, recipe.seed, rows=rows))
+    row_groups = {name: data.row_group for name, data in loaded.items()}
+    return plan_schedule(recipe, SamplerInput(sizes, batch_sizes, recipe.seed, row_groups=row_groups))
 
 
 def _layer_factors(recipe: Recipe, depth: int) -> dict[str, dict[int, float]]:

@@ -142,11 +142,11 @@ class Progress(PlainState):
         """A step was taken."""
         batches = batches_of(rounds)
         for batch in batches:
-            self.examples[batch.task] = self.examples.get(batch.task, 0) + len(batch.rows)
+            self.examples[batch.task] = self.examples.get(batch.task, 0) + len(batch.indices)
         self.step += 1
         self.seconds += seconds
         self.changed_since_evaluation = True
-        speed = sum(len(batch.rows) for batch in batches) / max(seconds, 1e-9)
+        speed = sum(len(batch.indices) for batch in batches) / max(seconds, 1e-9)
         self.speed = 0.95 * self.speed + 0.05 * speed if self.speed else speed
 
     def note_losses(self, losses: dict[str, float]) -> None:

@@ -66,7 +66,7 @@ def _describe_common_rows(datasets: Datasets, schedule: Schedule) -> list[str]:
 def _drawn_together(schedule: Schedule, step: int, names: set[str]) -> bool:
     """Whether some round of a step has the same rows for several of these tasks."""
     for batches in schedule.rounds(step):
-        drawn = [batch.rows.tolist() for batch in batches if batch.task in names]
+        drawn = [batch.indices.tolist() for batch in batches if batch.task in names]
         if len(drawn) > 1 and drawn[0] == drawn[1]:
             return True
     return False

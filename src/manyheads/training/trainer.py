@@ -126,7 +126,7 @@ class Trainer:
     def _why_ended(self) -> str | None:
         """Why a phase ends before its last step: nothing improves any more."""
         if self._all_paused():
-            return "all tasks rest"
+            return "all tasks are paused"
         patience = self.recipe.training.patience
         if patience is not None and self.best.evaluations_without_improvement >= patience:
             return "the overall score has not improved"
@@ -154,7 +154,7 @@ class Trainer:
             raise self._not_finite(phase, subject, fault.value, {fault.task: fault.rows}) from None
         norm = clip_gradients(setup.optimizer, self.recipe.training.max_grad_norm)
         if not math.isfinite(norm):
-            rows = {batch.task: batch.rows.tolist() for batch in batches_of(rounds)}
+            rows = {batch.task: batch.indices.tolist() for batch in batches_of(rounds)}
             raise self._not_finite(phase, f"the gradient of tasks {', '.join(rows)}", norm, rows)
         setup.optimizer.step()
         setup.optimizer.zero_grad(set_to_none=True)

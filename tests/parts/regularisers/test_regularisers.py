@@ -155,7 +155,7 @@ def test_smart_equals_a_slow_reference(
     smart = build("smart", weight=0.7, norm=norm, **options)
     plain, _ = run(model, data, [])
     size = sum(
-        len(one.ids) for batch in ROUND for row in batch.rows for one in data[batch.task].inputs(model, int(row))
+        len(one.ids) for batch in ROUND for row in batch.indices for one in data[batch.task].inputs(model, int(row))
     )
     noise = torch.randn(size, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     monkeypatch.setattr(torch, "randn_like", lambda like: noise)
@@ -199,7 +199,7 @@ def test_terms_do_not_depend_on_how_a_step_is_cut(
     one.begin(model)
     disturb(model)
     whole, done = run(model, data, [one])
-    halves = [[Batch(b.task, b.rows[:1]) for b in ROUND], [Batch(b.task, b.rows[1:]) for b in ROUND]]
+    halves = [[Batch(b.task, b.indices[:1]) for b in ROUND], [Batch(b.task, b.indices[1:]) for b in ROUND]]
     pcgrad = Combination(Sum(NAMES), Add(NAMES))
     for more in ({"rounds": halves}, {"tokens": 20}, {"how": pcgrad}):
         found, again = run(model, data, [one], **more)
@@ -298,10 +298,10 @@ def test_bregman_by_an_independent_reference(toy_encoder: Path) -> None:
     found, done = run(model, data, [bregman])
     total = torch.zeros((), dtype=torch.float64)
     for batch in ROUND:
-        inputs = [(batch.task, [data[batch.task].inputs(model, int(row)) for row in batch.rows])]
+        inputs = [(batch.task, [data[batch.task].inputs(model, int(row)) for row in batch.indices])]
         one, other = model(inputs)[0], shadow(inputs)[0].detach()
         for x, y in zip(one, other, strict=True):
-            total = total + kl(model, batch.task, x[None], y[None]) / len(batch.rows)
+            total = total + kl(model, batch.task, x[None], y[None]) / len(batch.indices)
     assert done.terms["bregman"] == pytest.approx(2 * total.item(), rel=1e-9)
     total.backward()
     for name, parameter in model.named_parameters():

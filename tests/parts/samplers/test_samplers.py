@@ -34,7 +34,7 @@ def make(name: str, sampler_input: SamplerInput, **options: Any) -> Any:
 
 
 def flat(batches: list[Batch]) -> Seen:
-    return [(one.task, one.rows.tolist()) for one in batches]
+    return [(one.task, one.indices.tolist()) for one in batches]
 
 
 def all_rounds(sampler: Sampler) -> list[Seen]:
@@ -117,7 +117,7 @@ def test_tasks_that_read_the_same_rows_draw_them_in_the_same_order(name: str) ->
 
 def test_orders_differ_by_seed_task_and_pass() -> None:
     def order(task: str, seed: int, number: int) -> tuple[int, ...]:
-        return tuple(Passes(SamplerInput({task: 50}, {task: 50}, seed), task).batch(number).rows.tolist())
+        return tuple(Passes(SamplerInput({task: 50}, {task: 50}, seed), task).batch(number).indices.tolist())
 
     assert len({order(*which) for which in (("a", 0, 0), ("b", 0, 0), ("a", 1, 0), ("a", 0, 1))}) == 4
 
@@ -212,7 +212,7 @@ def test_full_data_by_paper_c() -> None:
     sampler = make("full-data", sampler_input)
     assert sampler.epochs[0] == 4423
     assert sampler.batch_sizes == {"sst": 2, "qqp": 32, "sts": 1}
-    passes = [sampler.epochs[0] / draw.batches for draw in sampler.seeded_rng]
+    passes = [sampler.epochs[0] / stream.batches for stream in sampler.streams]
     assert passes == pytest.approx([1.035, 1.000, 0.732], abs=5e-4)
 
 

@@ -71,7 +71,7 @@ def test_loss_is_the_mean_over_the_batch_by_an_independent_reference(
     model, data = setting
     _, losses = gradient(model, data, [[MOOD]])
     values = []
-    for row in MOOD.rows:
+    for row in MOOD.indices:
         logits = model([("mood", [model.inputs("mood", data["mood"].texts, int(row))])])[0][0].detach().numpy()
         label = int(data["mood"].examples.labels[row])  # type: ignore[index]
         values.append(np.log(np.exp(logits).sum()) - logits[label])
@@ -87,13 +87,13 @@ def test_a_budget_of_tokens_changes_nothing(setting: tuple[ManyHeads, dict[str, 
         size = sum(len(sequence.ids) for _, _, inputs in one for example in inputs for sequence in example)
         assert size <= tokens or sum(len(rows) for _, rows, _ in one) == 1
     seen = [(task, row) for one in passes for task, rows, _ in one for row in rows]
-    assert seen == [(batch.task, row) for batch in (MOOD, NEAR) for row in batch.rows.tolist()]
+    assert seen == [(batch.task, row) for batch in (MOOD, NEAR) for row in batch.indices.tolist()]
     check_equal(gradient(model, data, [[MOOD, NEAR]], tokens)[0], gradient(model, data, [[MOOD, NEAR]])[0])
 
 
 def test_accumulated_rounds_equal_one_large_round(setting: tuple[ManyHeads, dict[str, TaskTokens]]) -> None:
     """Also with a short last batch: the step divides by all its examples, not batch by batch."""
-    halves = [[Batch("mood", MOOD.rows[:3]), NEAR], [Batch("mood", MOOD.rows[3:])]]
+    halves = [[Batch("mood", MOOD.indices[:3]), NEAR], [Batch("mood", MOOD.indices[3:])]]
     accumulated, losses = gradient(*setting, halves)
     whole, expected = gradient(*setting, [[MOOD, NEAR]])
     check_equal(accumulated, whole)

@@ -184,7 +184,7 @@ def test_of_word_embeddings_only_touched_rows_are_held(toy_encoder: Path) -> Non
         real(self, task)
         words = self.taken[task]["encoder.word.weight"]
         batch = next(one for one in ROUND if one.task == task)
-        inputs = [one.ids for row in batch.rows.tolist() for one in data[task].inputs(model, row)]
+        inputs = [one.ids for row in batch.indices.tolist() for one in data[task].inputs(model, row)]
         assert isinstance(words, TouchedRows)
         held.append((len(words.rows), len(set(np.concatenate(inputs).tolist()))))
 
@@ -221,7 +221,7 @@ def test_the_gradient_is_the_weighted_sum_of_weighted_tasks(gradients: str, loss
 def test_accumulation_and_token_budgets_change_nothing(toy_encoder: Path) -> None:
     model, data = setting(toy_encoder)
     whole, _ = run(model, data, combination("pcgrad"))
-    halves = [[Batch(one.task, one.rows[:1]) for one in ROUND], [Batch(one.task, one.rows[1:]) for one in ROUND]]
+    halves = [[Batch(one.task, one.indices[:1]) for one in ROUND], [Batch(one.task, one.indices[1:]) for one in ROUND]]
     for rounds, tokens in ((halves, 10**9), ([ROUND], 12), (halves, 1)):
         found, _ = run(model, data, combination("pcgrad"), rounds, tokens)
         for name, gradient in whole.items():
@@ -236,13 +236,13 @@ def test_scalarizers_are_exact_over_several_passes_and_rounds(losses: str, toy_e
     model.zero_grad(set_to_none=True)
     values = {}
     for batch in ROUND:
-        inputs = [data[batch.task].inputs(model, row) for row in batch.rows.tolist()]
+        inputs = [data[batch.task].inputs(model, row) for row in batch.indices.tolist()]
         outputs = model([(batch.task, inputs)])[0]
-        values[batch.task] = model.head(batch.task).loss(outputs, data[batch.task].labels[batch.rows]).mean()
+        values[batch.task] = model.head(batch.task).loss(outputs, data[batch.task].labels[batch.indices]).mean()
     how.scalarizer(values).backward()
     expected = {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
     weights = {name: one.grad.clone() for name, one in how.named_parameters() if one.grad is not None}
-    halves = [[Batch(one.task, one.rows[:1]) for one in ROUND], [Batch(one.task, one.rows[1:]) for one in ROUND]]
+    halves = [[Batch(one.task, one.indices[:1]) for one in ROUND], [Batch(one.task, one.indices[1:]) for one in ROUND]]
     for rounds, tokens in (([ROUND], 10**9), ([ROUND], 12), (halves, 10**9)):
         how.zero_grad()
         found, done = run(model, data, how, rounds, tokens)

@@ -19,7 +19,7 @@ class Batch:
     """Some examples of one task."""
 
     task: str
-    rows: np.ndarray  # [examples] indices into the task's training data
+    indices: np.ndarray  # [examples] into the task's training data
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class SamplerInput:
     batch_sizes: dict[str, int]
     seed: int
     epochs: int = 1
-    rows: dict[str, str | None] = field(default_factory=dict)  # tasks that read the same rows, by these rows' name
+    row_groups: dict[str, str | None] = field(default_factory=dict)  # tasks that read the same rows have one name here
 
     def batches(self, task: str) -> int:
         """Of one pass over a task; the last may be short."""
@@ -38,7 +38,7 @@ class SamplerInput:
 
     def same_rows(self, task: str, other: str) -> bool:
         """Whether two tasks read the same rows."""
-        return self.rows.get(task) is not None and self.rows.get(task) == self.rows.get(other)
+        return self.row_groups.get(task) is not None and self.row_groups.get(task) == self.row_groups.get(other)
 
     @property
     def largest(self) -> str:
@@ -47,7 +47,7 @@ class SamplerInput:
 
 
 class Sampler(Protocol):
-    """Supply → the round at any index. Pure: resuming is starting there."""
+    """SamplerInput → the round at any index. Pure: resuming is starting there."""
 
     epochs: Sequence[int]  # how many rounds each epoch has
     epoch_description: str  # what an epoch is, in one sentence
@@ -89,14 +89,14 @@ class Passes:
         self.task, self.size, self.seed = task, sampler_input.sizes[task], sampler_input.seed
         self.batch_size = batch_size or sampler_input.batch_sizes[task]
         self.batches = -(-self.size // self.batch_size)  # per pass; the last may be short
-        self.rows = sampler_input.rows.get(task) or task
+        self.row_group = sampler_input.row_groups.get(task) or task
         self._pass = -1
         self._order = np.empty(0, dtype=np.int64)
 
     def batch(self, number: int) -> Batch:
         number_of_pass, location = divmod(number, self.batches)
         if number_of_pass != self._pass:  # one permutation at a time is kept
-            self._order = generator(self.seed, "order", self.rows, number_of_pass).permutation(self.size)
+            self._order = generator(self.seed, "order", self.row_group, number_of_pass).permutation(self.size)
             self._pass = number_of_pass
         return Batch(self.task, self._order[location * self.batch_size : (location + 1) * self.batch_size])
 

@@ -16,10 +16,10 @@ class Capped(RoundRobin):
     """
 
     def __init__(self, sampler_input: SamplerInput, *, repeats: Count = 5, step: Step = "round") -> None:
-        seeded_rng: list[Passes | FreshSample] = [Passes(sampler_input, task) for task in sampler_input.sizes]
-        most = max(one.batches for one in seeded_rng)
-        counts = [min(repeats * one.batches, most) for one in seeded_rng]
-        super().__init__(sampler_input, seeded_rng, counts, most, step)
+        streams: list[Passes | FreshSample] = [Passes(sampler_input, task) for task in sampler_input.sizes]
+        most = max(stream.batches for stream in streams)
+        counts = [min(repeats * stream.batches, most) for stream in streams]
+        super().__init__(sampler_input, streams, counts, most, step)
         times = "time" if repeats == 1 else "times"
         self.epoch_description = (
             f"An epoch is one pass over the largest task, and at most {repeats} {times} each of the others."

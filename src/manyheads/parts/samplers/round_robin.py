@@ -22,7 +22,7 @@ class FreshSample:
         self.task, self.size, self.seed = task, sampler_input.sizes[task], sampler_input.seed
         self.batch_size = sampler_input.batch_sizes[task]
         self.examples = min(examples, self.size)
-        self.rows = sampler_input.rows.get(task) or task
+        self.row_group = sampler_input.row_groups.get(task) or task
         self._epoch = -1
         self._drawn = np.empty(0, dtype=np.int64)
 
@@ -33,7 +33,7 @@ class FreshSample:
     def batch(self, number: int) -> Batch:
         epoch, location = divmod(number, self.batches)
         if epoch != self._epoch:
-            self._drawn = generator(self.seed, "sample", self.rows, epoch).permutation(self.size)[: self.examples]
+            self._drawn = generator(self.seed, "sample", self.row_group, epoch).permutation(self.size)[: self.examples]
             self._epoch = epoch
         return Batch(self.task, self._drawn[location * self.batch_size : (location + 1) * self.batch_size])
 
@@ -48,12 +48,12 @@ class RoundRobin(Epochs):
     def __init__(
         self,
         sampler_input: SamplerInput,
-        seeded_rng: list[Passes | FreshSample],
+        streams: list[Passes | FreshSample],
         counts: list[int],
         rounds: int,
         step: Step,
     ) -> None:
-        self.seeded_rng, self.counts, self.rounds, self.step = seeded_rng, counts, rounds, step
+        self.streams, self.counts, self.rounds, self.step = streams, counts, rounds, step
         self.epochs = [rounds if step == "round" else sum(counts)] * sampler_input.epochs
 
     def round(self, index: int) -> list[Batch]:
@@ -64,12 +64,12 @@ class RoundRobin(Epochs):
         return [self._batches(epoch, turn)[location - self._batches_before(turn)]]
 
     def _batches(self, epoch: int, turn: int) -> list[Batch]:
-        found = []
-        for draw, count in zip(self.seeded_rng, self.counts, strict=True):
+        batches = []
+        for stream, count in zip(self.streams, self.counts, strict=True):
             number = turn * count // self.rounds
             if (turn + 1) * count // self.rounds > number:
-                found.append(draw.batch(epoch * count + number))
-        return found
+                batches.append(stream.batch(epoch * count + number))
+        return batches
 
     def _batches_before(self, turn: int) -> int:
         return sum(turn * count // self.rounds for count in self.counts)
@@ -123,12 +123,12 @@ class SampledRoundRobin(RoundRobin):
         ]
         rounds = max(small, default=sampler_input.batches(large))
         sampled = {task for task in sampler_input.sizes if task == large or sampler_input.same_rows(task, large)}
-        seeded_rng: list[Passes | FreshSample] = [
+        streams: list[Passes | FreshSample] = [
             FreshSample(sampler_input, task, rounds * sampler_input.batch_sizes[task])
             if task in sampled
             else Passes(sampler_input, task)
             for task in sampler_input.sizes
         ]
-        super().__init__(sampler_input, seeded_rng, [rounds] * len(seeded_rng), rounds, step)
+        super().__init__(sampler_input, streams, [rounds] * len(streams), rounds, step)
         others = "the largest of the other tasks" if small else "the only task"
         self.epoch_description = f"An epoch is one pass over {others}; of '{large}' it takes a fresh random sample."

@@ -16,11 +16,11 @@ class Balanced(RoundRobin):
 
     def __init__(self, sampler_input: SamplerInput, *, step: Step = "round") -> None:
         smallest = min(sampler_input.sizes.values())
-        seeded_rng: list[Passes | FreshSample] = [
+        streams: list[Passes | FreshSample] = [
             FreshSample(sampler_input, task, smallest) for task in sampler_input.sizes
         ]
-        counts = [one.batches for one in seeded_rng]
-        super().__init__(sampler_input, seeded_rng, counts, max(counts), step)
+        counts = [stream.batches for stream in streams]
+        super().__init__(sampler_input, streams, counts, max(counts), step)
         self.epoch_description = f"An epoch is {smallest:,} random examples of every task, as many as the smallest has."
 
 
@@ -36,10 +36,10 @@ class FullData(RoundRobin):
         large = max(sampler_input.sizes, key=lambda task: sampler_input.sizes[task])
         rounds = sampler_input.batches(large)
         self.batch_sizes = {task: max(1, round(size / rounds)) for task, size in sampler_input.sizes.items()}
-        seeded_rng: list[Passes | FreshSample] = [
+        streams: list[Passes | FreshSample] = [
             Passes(sampler_input, task, self.batch_sizes[task]) for task in sampler_input.sizes
         ]
-        super().__init__(sampler_input, seeded_rng, [rounds] * len(seeded_rng), rounds, step)
+        super().__init__(sampler_input, streams, [rounds] * len(streams), rounds, step)
         self.epoch_description = (
             f"An epoch is one pass over '{large}'; the others have batch sizes with which they end with it."
         )

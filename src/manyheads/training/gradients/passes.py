@@ -26,7 +26,7 @@ def split_passes(
     for batch in batches:
         tokens = data[batch.task]
         whole_batch = model.head(batch.task).loss.whole_batch
-        for row in batch.rows.tolist():
+        for row in batch.indices.tolist():
             key = ("batch", batch.task) if whole_batch else ("row", tokens.row_group or batch.task, row)
             groups.setdefault(key, []).append((batch.task, row, tokens.inputs(model, row)))
     return [_by_task(passing) for passing in split_by_tokens(groups.values(), _tokens, tokens_per_pass)]
@@ -37,7 +37,7 @@ def count_examples(rounds: list[list[Batch]]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for batches in rounds:
         for batch in batches:
-            counts[batch.task] = counts.get(batch.task, 0) + len(batch.rows)
+            counts[batch.task] = counts.get(batch.task, 0) + len(batch.indices)
     return counts
 
 
@@ -49,7 +49,7 @@ def _skips_encoder(tokens: TaskTokens) -> bool:
 def _whole_pass(model: ManyHeads, data: dict[str, TaskTokens], batches: list[Batch]) -> Pass:
     passing: Pass = []
     for batch in batches:
-        rows = batch.rows.tolist()
+        rows = batch.indices.tolist()
         passing.append((batch.task, rows, [data[batch.task].inputs(model, row) for row in rows]))
     return passing
 
