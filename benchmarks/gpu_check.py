@@ -81,8 +81,8 @@ def check_epoch(folder: str) -> str:
     return f"overall {metrics['dev']['overall']:.3f}, {rate}, {seconds:.0f} s with all else"
 
 
-def check_answers(folder: str) -> str:
-    """A model from the GPU answers on the processor as it did where it was trained."""
+def check_predictions(folder: str) -> str:
+    """A model from the GPU predicts on the CPU as it did where it was trained."""
     run = Run(f"{folder}/epoch")
     found = run.evaluate()
     told = run.metrics["dev"]["overall"]
@@ -96,7 +96,7 @@ CHECKS: dict[str, Callable[[str], str]] = {
     "mixed precision (bf16)": check_bf16,
     "gradient surgery": check_surgery,
     "one epoch of the demo": check_epoch,
-    "answers elsewhere": check_answers,
+    "predictions elsewhere": check_predictions,
 }
 
 

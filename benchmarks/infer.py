@@ -1,10 +1,10 @@
-"""How fast a trained model answers, beside what a user would pick instead: in turns, on the same unsorted texts.
+"""How fast a trained model predicts, beside what a user would pick instead: in turns, on the same unsorted texts.
 
     python benchmarks/infer.py [--data FOLDER] [--turns N] [--pairs N] [--write]
 
-Default encoder, float32, from texts to answers, tokenising included. With --data the pairs are Quora's and STS's, as
-many of each, in random order; else generated ones. Second table: several tasks that read the same sentences, answered
-from one encoder pass. --write puts the tables into docs/benchmarks.md.
+Default encoder, float32, from texts to predictions, tokenising included. With --data the pairs are Quora's and STS's,
+as many of each, in random order; else generated ones. Second table: several tasks that read the same sentences,
+predicted from one encoder pass. --write puts the tables into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 import floor
-from answering_rivals import CrossEncoderAnswers, Ours, Pair, Pipeline
 from apart import Apart
+from inference_rivals import CrossEncoderPredictions, Ours, Pair, Pipeline
 from manyheads import Run, load_recipe, train
 from manyheads.data.demo import demo_rows
 from manyheads.encoder.bert import Bert
@@ -40,7 +40,7 @@ COMPANY = (1, 2, 4, 8)  # tasks that read the same sentences
 
 
 def small_run(data: str | None, folder: str) -> Run:
-    """A run with a model to answer with; how well is not asked."""
+    """A run with a model to predict with; its quality does not matter."""
     source, root, task = ("best", {"data.root": data}, "qqp") if data else ("demo", {}, "paraphrase")
     changes = {
         **root,
@@ -72,13 +72,13 @@ def rivals_of(run: Run) -> dict[str, Apart]:
         "manyheads": Apart(Ours, run.folder),
         "transformers pipeline, batch 1": Apart(Pipeline, run.folder, 1),
         "transformers pipeline, batch 32": Apart(Pipeline, run.folder, 32),
-        "sentence-transformers CrossEncoder.predict": Apart(CrossEncoderAnswers, run.folder),
+        "sentence-transformers CrossEncoder.predict": Apart(CrossEncoderPredictions, run.folder),
     }
 
 
 @torch.no_grad()
 def products_of(run: Run, pairs: list[Pair], whole: bool) -> list[floor.Product]:
-    """What must be multiplied to answer these pairs."""
+    """What must be multiplied to predict these pairs."""
     model = run.model
     (task,) = model.tasks.values()
     data = TaskTokens(task, dataset_of_texts(pairs, 2, task.name), model.tokenizer, cached=False)
@@ -126,17 +126,17 @@ def measure(data: str | None, turns: int, count: int) -> list[str]:
         rate = statistics.median(count / one for one in seconds)
         lines.append(f"| {name} | {spread(ratios)} | {AIMS.get(name, '')} | {rate:.0f} |")
     share = [100 * least / own for least, own in zip(taken["floor"], taken["manyheads"], strict=True)]
-    floors = f"manyheads answers at {spread(share, 0)} % of the matrix-product floor."
+    floors = f"manyheads predicts at {spread(share, 0)} % of the matrix-product floor."
     return [*lines, "", f"{floors} Batches of 32 of these pairs, padded, have {padded:.2f} times their tokens."]
 
 
-def measure_company(turns: int, count: int) -> list[str]:
+def measure_many_heads(turns: int, count: int) -> list[str]:
     """Several tasks on the same sentences: what they cost together, against the first alone."""
     with tempfile.TemporaryDirectory() as folder:
         names = [f"task{number}" for number in range(max(COMPANY))]
         task = {"train": "demo:sentiment", "max_train": 32, "max_dev": 32}
         recipe = {
-            "name": "company",
+            "name": "many-heads",
             "output": folder,
             "tasks": dict.fromkeys(names, task),
             "training": {"max_steps": 1},
@@ -164,13 +164,13 @@ def main() -> None:
     given.add_argument("--data", help="a folder of the course's csv files")
     given.add_argument("--turns", type=int, default=20)
     given.add_argument("--pairs", type=int, default=256, help="pairs, or sentences, per turn")
-    given.add_argument("--only", choices=("infer", "infer company"), help="one of the two tables")
+    given.add_argument("--only", choices=("infer", "infer many heads"), help="one of the two tables")
     given.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md; needs --data")
     options = given.parse_args()
     what = "Quora and STS pairs" if options.data else "generated pairs"
     tables = {
         "infer": (f"{what}, unsorted", lambda: measure(options.data, options.turns, options.pairs)),
-        "infer company": ("generated sentences", lambda: measure_company(options.turns, options.pairs)),
+        "infer many heads": ("generated sentences", lambda: measure_many_heads(options.turns, options.pairs)),
     }
     for name, (what, measured) in tables.items():
         if options.only in (None, name):

@@ -1,4 +1,4 @@
-"""Where the time of a training step, and of answering, goes.
+"""Where the time of a training step, and of inference, goes.
 
     python benchmarks/where_time_goes.py [--data FOLDER] [--steps N] [--write]
 
@@ -50,7 +50,7 @@ def main() -> None:
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("--data", help="a folder of the course's csv files")
     given.add_argument("--steps", type=int, default=20, help="optimizer steps")
-    given.add_argument("--pairs", type=int, default=1000, help="pairs to answer")
+    given.add_argument("--pairs", type=int, default=1000, help="pairs to predict")
     given.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md; needs --data")
     options = given.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -62,14 +62,14 @@ def main() -> None:
         (task,) = run.model.tasks
         pairs = texts_of(options.data, options.pairs)
         run.predict(task, pairs[:256])
-        answering = shares(lambda: run.predict(task, pairs))
+        inference = shares(lambda: run.predict(task, pairs))
     lines = [
         f"{machine()}; {options.steps} steps, {options.pairs} pairs.",
         "",
-        "| | training | answering |",
+        "| | training | inference |",
         "|---|---|---|",
     ]
-    lines += [f"| {what} | {100 * training[what]:.1f} % | {100 * answering[what]:.1f} % |" for what in training]
+    lines += [f"| {what} | {100 * training[what]:.1f} % | {100 * inference[what]:.1f} % |" for what in training]
     print("\n".join(lines))
     if options.write and options.data:
         write_block("where time goes", lines)

@@ -211,7 +211,7 @@ class PhaseSettings(Model):
 
 
 class PretrainSettings(Model):
-    """Further pre-training by `manyheads pretrain`: the encoder guesses hidden tokens."""
+    """Further pre-training by `manyheads pretrain`: the encoder predicts masked tokens."""
 
     epochs: int = Field(1, ge=1)
     """Passes over the texts."""

@@ -1,4 +1,4 @@
-"""The head that guesses hidden tokens, as in BERT; its output layer is the word embeddings."""
+"""The masked-LM head, which predicts hidden tokens, as in BERT; its output layer is the word embeddings."""
 
 from __future__ import annotations
 

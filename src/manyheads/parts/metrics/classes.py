@@ -1,6 +1,6 @@
 """Metrics of classes: exactly one is right, or any number of them.
 
-A task with one class per example is taken to have guessed its most likely class, a multi-label task every class of
+A task with one class per example is taken to predict its most likely class, a multi-label task every class of
 probability 0.5 or more. tp, fp, fn: true positives, false positives, false negatives of a class.
 """
 
@@ -46,9 +46,9 @@ def f1(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
 
 @metric("precision", label_types=ONE_CLASS, best="high", scale="share", two_classes=True, paper="D")
 def precision(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
-    """Share of the examples guessed to be of the second of two classes that are: tp / (tp + fp).
+    """Share of the examples predicted to be of the second of two classes that are: tp / (tp + fp).
 
-    Undefined where the class is never guessed.
+    Undefined where the class is never predicted.
     """
     from sklearn.metrics import precision_score
 
@@ -57,7 +57,7 @@ def precision(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
 
 @metric("recall", label_types=ONE_CLASS, best="high", scale="share", two_classes=True, paper="D")
 def recall(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
-    """Share of the examples of the second of two classes that are guessed to be: tp / (tp + fn).
+    """Share of the examples of the second of two classes that are predicted to be: tp / (tp + fn).
 
     Undefined where no example is of the class.
     """
@@ -70,7 +70,7 @@ def recall(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
 def macro_f1(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Mean over classes of F1, 2·tp / (2·tp + fp + fn).
 
-    A class that is neither among the labels nor among the guesses is left out of the mean.
+    A class that is neither among the labels nor among the predictions is left out of the mean.
     """
     return float(_f1(predicted, labels, task, "macro"))
 
@@ -88,7 +88,7 @@ def micro_f1(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
 def f1_per_class(predicted: np.ndarray, labels: np.ndarray, task: Task) -> dict[str, float]:
     """F1 of each class against the rest: 2·tp / (2·tp + fp + fn).
 
-    Undefined for a class that is neither among the labels nor among the guesses.
+    Undefined for a class that is neither among the labels nor among the predictions.
     """
     return dict(zip(task.labels.names, _f1(predicted, labels, task, None).tolist(), strict=True))
 
@@ -97,11 +97,11 @@ def _f1(predicted: np.ndarray, labels: np.ndarray, task: Task, average: str | No
     from sklearn.metrics import f1_score
 
     every = np.arange(len(task.labels.names))
-    guessed = predicted_classes(predicted, task)
+    classes = predicted_classes(predicted, task)
     if not task.kind.exclusive and len(every) == 1:  # scikit-learn takes one column for classes 0 and 1
-        labels, guessed = (np.pad(one, ((0, 0), (0, 1))) for one in (labels, guessed))
+        labels, classes = (np.pad(matrix, ((0, 0), (0, 1))) for matrix in (labels, classes))
     # scikit-learn leaves NaN out of its means, so an absent class counts neither as right nor as wrong
-    return f1_score(labels, guessed, labels=every, average=average, zero_division=NAN)
+    return f1_score(labels, classes, labels=every, average=average, zero_division=NAN)
 
 
 @metric("auc", label_types=ANY_CLASSES, best="high", scale="share", two_classes=True, paper="D")
@@ -120,7 +120,7 @@ def auc(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
 def average_precision(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Area under the curve of precision over recall: Σ_k (R_k − R_{k−1})·P_k.
 
-    P_k, R_k: precision and recall where the class is guessed from the k-th highest probability on. Of the second of
+    P_k, R_k: precision and recall where the class is predicted from the k-th highest probability on. Of the second of
     two classes, or the mean over a multi-label task's classes. Undefined as `auc` is.
     Relations: unlike `auc` it falls as the class gets rarer, and looks hardest at the highest probabilities.
     """
@@ -139,7 +139,7 @@ def _ranked(measure: Callable[..., float], predicted: np.ndarray, labels: np.nda
 
 @metric("exact-match", label_types=CLASS_SET, best="high", scale="share")
 def exact_match(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
-    """Share of examples with every class guessed right, those present and those absent."""
+    """Share of examples with every class predicted right, those present and those absent."""
     from sklearn.metrics import accuracy_score
 
     return float(accuracy_score(labels, predicted_classes(predicted, task)))

@@ -1,4 +1,4 @@
-"""What a user would answer pairs with: manyheads, and what may be picked instead. All read the same weights."""
+"""What a user would predict pairs with: manyheads, and what may be picked instead. All read the same weights."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Pipeline:
         return time.perf_counter() - began
 
 
-class CrossEncoderAnswers:
+class CrossEncoderPredictions:
     """sentence-transformers' predict, which sorts by length."""
 
     def __init__(self, folder: Path) -> None:
