@@ -316,15 +316,16 @@ def test_bregman_by_an_independent_reference(toy_encoder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["l1", "l2"])
 @pytest.mark.parametrize("on", ["all", "encoder", "heads"])
-def test_norms_by_torchs_own_derivative(name: str, on: str, toy_encoder: Path) -> None:
+@pytest.mark.parametrize("parameters", ["weights", "all"])
+def test_norms_by_torchs_own_derivative(name: str, on: str, parameters: str, toy_encoder: Path) -> None:
     model, data = setting(toy_encoder)
     plain, _ = run(model, data, [])
-    found, done = run(model, data, [build(name, weight=0.01, on=on)])
-    chosen = [
-        (key, one)
-        for key, one in model.named_parameters()
-        if key in plain and one.ndim >= 2 and (on == "all" or key.startswith("encoder.") == (on == "encoder"))
-    ]
+    found, done = run(model, data, [build(name, weight=0.01, on=on, parameters=parameters)])
+    chosen = []
+    for key, one in model.named_parameters():
+        there = on == "all" or key.startswith("encoder.") == (on == "encoder")
+        if key in plain and there and (parameters == "all" or one.ndim >= 2):
+            chosen.append((key, one))
     total = sum((one.abs() if name == "l1" else one**2).sum() for _, one in chosen)
     total.backward()  # type: ignore[union-attr]
     assert done.terms[name] == pytest.approx(0.01 * float(total.detach()))  # type: ignore[union-attr]
@@ -332,6 +333,27 @@ def test_norms_by_torchs_own_derivative(name: str, on: str, toy_encoder: Path) -
     for key, gradient in found.items():
         expected = plain[key] + (0.01 * slopes[key] if key in slopes else 0.0)
         assert torch.allclose(gradient, expected, atol=1e-14), key
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "penalty", "slopes"),
+    [
+        ("l1", "weights", 0.1 * (3 + 4), [[0.1, -0.1], [0.0, 0.0]]),
+        ("l1", "all", 0.1 * (3 + 4 + 2 + 5), [[0.1, -0.1], [-0.1, 0.1]]),
+        ("l2", "weights", 0.1 * (9 + 16), [[0.6, -0.8], [0.0, 0.0]]),
+        ("l2", "all", 0.1 * (9 + 16 + 4 + 25), [[0.6, -0.8], [-0.4, 1.0]]),
+    ],
+)
+def test_norms_by_hand(name: str, parameters: str, penalty: float, slopes: list[list[float]]) -> None:
+    """A layer with weights (3, −4) and biases (−2, 5), gradients 0 before, λ = .1."""
+    model = torch.nn.Linear(1, 2)
+    model.weight.data, model.bias.data = torch.tensor([[3.0], [-4.0]]), torch.tensor([-2.0, 5.0])
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    norm = build(name, weight=0.1, parameters=parameters)
+    assert norm.penalise(model) == pytest.approx(penalty)  # type: ignore[arg-type]
+    for parameter, slope in zip((model.weight, model.bias), slopes, strict=True):
+        assert parameter.grad.flatten().tolist() == pytest.approx(slope)  # type: ignore[union-attr]
 
 
 def test_the_penalty_leaves_an_absent_tasks_head_alone(toy_encoder: Path) -> None:
