@@ -188,14 +188,18 @@ def test_smart_is_on_for_the_tasks_named(toy_encoder: Path) -> None:
     assert done.terms["smart"] == pytest.approx(added, rel=1e-9), "a task's loss is with its terms"
 
 
-@pytest.mark.parametrize("name", ["smart", "bregman"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("smart", {"sigma": 0.1}), ("smart", {"sigma": 0.1, "eta": 10.0, "form": "library"}), ("bregman", {})],
+    ids=["smart", "smart-library", "bregman"],
+)
 def test_terms_do_not_depend_on_how_a_step_is_cut(
-    name: str, toy_encoder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, options: dict[str, Any], toy_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Accumulated, under a token budget, task by task: the same gradient (with noise of the same kind for all)."""
     model, data = setting(toy_encoder)
     monkeypatch.setattr(torch, "randn_like", torch.ones_like)
-    one = build(name, **({"sigma": 0.1} if name == "smart" else {}))
+    one = build(name, **options)
     one.begin(model)
     disturb(model)
     whole, done = run(model, data, [one])
@@ -236,9 +240,19 @@ def test_clean_and_perturbed_passes_share_their_dropout_masks(toy_encoder: Path)
     assert plain.losses == pytest.approx(shared.losses, rel=1e-9), "the clean pass draws what plain training draws"
 
 
-@pytest.mark.parametrize(("masks", "same"), [("shared", True), ("independent", False)])
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ({}, True),
+        ({"masks": "shared"}, True),
+        ({"masks": "independent"}, False),
+        ({"form": "library"}, False),
+        ({"form": "library", "masks": "shared"}, True),
+    ],
+    ids=str,
+)
 def test_every_pass_has_the_masks_asked_for(
-    masks: str, same: bool, toy_encoder: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], same: bool, toy_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ascents too: they would else climb another hill."""
     model, data = setting(toy_encoder, dropout=0.3, attention_dropout=0.2)
@@ -253,7 +267,7 @@ def test_every_pass_has_the_masks_asked_for(
         return found
 
     monkeypatch.setattr(ForwardPass, "read", watched)
-    run(model, data, [build("smart", steps=2, masks=masks)])
+    run(model, data, [build("smart", steps=2, **options)])
     assert len(states) == 3
     assert all(bool(one == 0) == same for one in states)
 
