@@ -46,12 +46,23 @@ def test_own_rate_of_the_weights_warms_up_and_falls_with_the_schedule(toy_recipe
     training = {"epochs": 1, "max_steps": 1, "batch_size": 8, "learning_rate": 1e-9, "warmup": 0.0}
     combine = {"name": "uncertainty", "learning_rate": 0.5}
     run = train(load_recipe(toy_recipe(combine=combine, training=training)), quiet=True)
-    kept = last_checkpoint(run.folder, "combiner_state.safetensors")
-    losses = log_of(run.folder)[0]["loss"]
-    for task, loss in losses.items():
-        assert kept[f"combine-1.scalarizer.w.{task}-weight"].item() == pytest.approx(
-            0.5 if loss > 1 else -0.5, rel=1e-3
-        )
+    check_first_step(run.folder, 0.5)
+
+
+@pytest.mark.numeric
+def test_weights_learn_at_the_trainings_rate_where_asked_to(toy_recipe: ToyRecipe) -> None:
+    training = {"epochs": 1, "max_steps": 1, "batch_size": 8, "learning_rate": 2e-3, "warmup": 0.0}
+    combine = {"name": "uncertainty", "learning_rate": None}
+    run = train(load_recipe(toy_recipe(combine=combine, training=training)), quiet=True)
+    check_first_step(run.folder, 2e-3)
+
+
+def check_first_step(run: Path, rate: float) -> None:
+    """w goes up for a loss above 1, down for one below, by the rate."""
+    kept = last_checkpoint(run, "combiner_state.safetensors")
+    for task, loss in log_of(run)[0]["loss"].items():
+        w = kept[f"combine-1.scalarizer.w.{task}-weight"].item()
+        assert w == pytest.approx(rate if loss > 1 else -rate, rel=1e-3)
 
 
 @pytest.mark.numeric

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 NONE = None
 SPELT: dict[Any, Any] = {  # settings that take more than a word
     "ball": {"name": "smart", "form": "ball", "epsilon": 1e-3, "masks": "independent", "tasks": ["near"]},
+    "library": {"name": "smart", "form": "library"},
     "layer 1": [1],
     "chosen layers": {"layers": [1], "chosen": 2.0, "others": 0.5},
 }
@@ -34,7 +35,7 @@ FACTORS: dict[str, list[Any]] = {
     "sampler": [part.name for part in parts("samplers")],
     "losses": [part.name for part in parts("scalarizers")],
     "gradients": [NONE, *(part.name for part in parts("aggregators"))],
-    "regularise": [NONE, *(part.name for part in parts("regularisers")), "ball"],
+    "regularise": [NONE, *(part.name for part in parts("regularisers")), "ball", "library"],
     "trainable": ["all", "heads", "top-1", "layers", "layer 1"],
     "frozen_dropout": [False, True],
     "head_learning_rate": [NONE, 2e-3],

@@ -50,6 +50,17 @@ def test_task_weights_have_their_own_rate_and_no_decay() -> None:
     assert [one["lr"] for one in optimizer.param_groups] == pytest.approx([5e-5, 5e-5, 0.015])
 
 
+@pytest.mark.parametrize("name", ["uncertainty", "liebel-korner", "imtl-l"])
+def test_task_weights_may_have_the_trainings_rate(name: str) -> None:
+    """`learning_rate: null`: the one rate of the training, and that of a phase which has its own."""
+    learnt = find("scalarizers", name).factory(["a", "b"], learning_rate=None)
+    *_, group = parameter_groups(nn.Linear(2, 2), Training(learning_rate=2e-5, weight_decay=0.5), [learnt])
+    assert (group["name"], group["weight_decay"], group["lr"]) == ("task weights", 0.0, 2e-5)
+    optimizer = build_optimizer(nn.Linear(2, 2), Training(learning_rate=2e-5), [learnt])
+    set_rates(optimizer, peak=1e-4, factor=0.5)
+    assert [one["lr"] for one in optimizer.param_groups] == pytest.approx([5e-5, 5e-5, 5e-5])
+
+
 @pytest.mark.parametrize("largest", [None, 0.1, 1e3])
 def test_clipping_is_torchs_and_leaves_task_weights_alone(largest: float | None) -> None:
     drawn = torch.Generator().manual_seed(0)

@@ -48,6 +48,15 @@ def test_terms_are_said_and_logged(recipe_file: RecipeFile, toy_data: Path) -> N
     assert "regularised by smart 0.45 on mood" in planned.stdout
 
 
+def test_the_librarys_form_is_a_word_on_the_command_line(recipe_file: RecipeFile, toy_data: Path) -> None:
+    """With dropout its masks differ from pass to pass, so that the term is large from the first step on."""
+    result = manyheads("train", recipe_file(), "regularise={name: smart, form: library}")
+    assert result.returncode == 0, result.stderr
+    (first, *_) = steps_of(toy_data / "runs" / "toy")
+    assert first["regularise"]["smart"] > 1e-6
+    assert first["regularise"]["smart"] < sum(first["loss"].values())
+
+
 @pytest.mark.numeric
 def test_weight_0_is_exactly_plain_training(toy_recipe: ToyRecipe) -> None:
     nothing = [{"name": name, "weight": 0} for name in ("smart", "bregman", "l1", "l2")]

@@ -188,14 +188,18 @@ def test_smart_is_on_for_the_tasks_named(toy_encoder: Path) -> None:
     assert done.terms["smart"] == pytest.approx(added, rel=1e-9), "a task's loss is with its terms"
 
 
-@pytest.mark.parametrize("name", ["smart", "bregman"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("smart", {"sigma": 0.1}), ("smart", {"sigma": 0.1, "eta": 10.0, "form": "library"}), ("bregman", {})],
+    ids=["smart", "smart-library", "bregman"],
+)
 def test_terms_do_not_depend_on_how_a_step_is_cut(
-    name: str, toy_encoder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, options: dict[str, Any], toy_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Accumulated, under a token budget, task by task: the same gradient (with noise of the same kind for all)."""
     model, data = setting(toy_encoder)
     monkeypatch.setattr(torch, "randn_like", torch.ones_like)
-    one = build(name, **({"sigma": 0.1} if name == "smart" else {}))
+    one = build(name, **options)
     one.begin(model)
     disturb(model)
     whole, done = run(model, data, [one])
@@ -236,9 +240,19 @@ def test_clean_and_perturbed_passes_share_their_dropout_masks(toy_encoder: Path)
     assert plain.losses == pytest.approx(shared.losses, rel=1e-9), "the clean pass draws what plain training draws"
 
 
-@pytest.mark.parametrize(("masks", "same"), [("shared", True), ("independent", False)])
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ({}, True),
+        ({"masks": "shared"}, True),
+        ({"masks": "independent"}, False),
+        ({"form": "library"}, False),
+        ({"form": "library", "masks": "shared"}, True),
+    ],
+    ids=str,
+)
 def test_every_pass_has_the_masks_asked_for(
-    masks: str, same: bool, toy_encoder: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], same: bool, toy_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ascents too: they would else climb another hill."""
     model, data = setting(toy_encoder, dropout=0.3, attention_dropout=0.2)
@@ -253,7 +267,7 @@ def test_every_pass_has_the_masks_asked_for(
         return found
 
     monkeypatch.setattr(ForwardPass, "read", watched)
-    run(model, data, [build("smart", steps=2, masks=masks)])
+    run(model, data, [build("smart", steps=2, **options)])
     assert len(states) == 3
     assert all(bool(one == 0) == same for one in states)
 
@@ -316,15 +330,16 @@ def test_bregman_by_an_independent_reference(toy_encoder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["l1", "l2"])
 @pytest.mark.parametrize("on", ["all", "encoder", "heads"])
-def test_norms_by_torchs_own_derivative(name: str, on: str, toy_encoder: Path) -> None:
+@pytest.mark.parametrize("parameters", ["weights", "all"])
+def test_norms_by_torchs_own_derivative(name: str, on: str, parameters: str, toy_encoder: Path) -> None:
     model, data = setting(toy_encoder)
     plain, _ = run(model, data, [])
-    found, done = run(model, data, [build(name, weight=0.01, on=on)])
-    chosen = [
-        (key, one)
-        for key, one in model.named_parameters()
-        if key in plain and one.ndim >= 2 and (on == "all" or key.startswith("encoder.") == (on == "encoder"))
-    ]
+    found, done = run(model, data, [build(name, weight=0.01, on=on, parameters=parameters)])
+    chosen = []
+    for key, one in model.named_parameters():
+        there = on == "all" or key.startswith("encoder.") == (on == "encoder")
+        if key in plain and there and (parameters == "all" or one.ndim >= 2):
+            chosen.append((key, one))
     total = sum((one.abs() if name == "l1" else one**2).sum() for _, one in chosen)
     total.backward()  # type: ignore[union-attr]
     assert done.terms[name] == pytest.approx(0.01 * float(total.detach()))  # type: ignore[union-attr]
@@ -332,6 +347,27 @@ def test_norms_by_torchs_own_derivative(name: str, on: str, toy_encoder: Path) -
     for key, gradient in found.items():
         expected = plain[key] + (0.01 * slopes[key] if key in slopes else 0.0)
         assert torch.allclose(gradient, expected, atol=1e-14), key
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "penalty", "slopes"),
+    [
+        ("l1", "weights", 0.1 * (3 + 4), [[0.1, -0.1], [0.0, 0.0]]),
+        ("l1", "all", 0.1 * (3 + 4 + 2 + 5), [[0.1, -0.1], [-0.1, 0.1]]),
+        ("l2", "weights", 0.1 * (9 + 16), [[0.6, -0.8], [0.0, 0.0]]),
+        ("l2", "all", 0.1 * (9 + 16 + 4 + 25), [[0.6, -0.8], [-0.4, 1.0]]),
+    ],
+)
+def test_norms_by_hand(name: str, parameters: str, penalty: float, slopes: list[list[float]]) -> None:
+    """A layer with weights (3, −4) and biases (−2, 5), gradients 0 before, λ = .1."""
+    model = torch.nn.Linear(1, 2)
+    model.weight.data, model.bias.data = torch.tensor([[3.0], [-4.0]]), torch.tensor([-2.0, 5.0])
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    norm = build(name, weight=0.1, parameters=parameters)
+    assert norm.penalise(model) == pytest.approx(penalty)  # type: ignore[arg-type]
+    for parameter, slope in zip((model.weight, model.bias), slopes, strict=True):
+        assert parameter.grad.flatten().tolist() == pytest.approx(slope)  # type: ignore[union-attr]
 
 
 def test_the_penalty_leaves_an_absent_tasks_head_alone(toy_encoder: Path) -> None:

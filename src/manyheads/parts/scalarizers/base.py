@@ -17,12 +17,12 @@ class Scalarizer(nn.Module):
     """The losses of the tasks present in a step → one number. Tasks that are absent contribute nothing.
 
     `forward` is the formula; what each task's gradient is multiplied with follows from it. A scalarizer is built with
-    the names of the run's tasks. Parameters that it has are learnt at its own `learning_rate`, buffers are its
-    memory: both are in every checkpoint.
+    the names of the run's tasks. Parameters that it has are learnt at its own `learning_rate`, or at the training's
+    where that is None; buffers are its memory: both are in every checkpoint.
     """
 
     affine: ClassVar[bool] = True  # of the form Σ c_i·L_i + r, in which c and r do not depend on the losses
-    learning_rate: float | None = None  # peak learning rate of its parameters
+    learning_rate: float | None = None  # peak learning rate of its parameters; None is that of the training
 
     def __init__(self, tasks: Sequence[str]) -> None:
         super().__init__()
@@ -52,12 +52,20 @@ class Scalarizer(nn.Module):
 
 
 class LearntWeights(Scalarizer):
-    """A weight w_i for every task, learnt with the model; each loss becomes one term of it and its weight."""
+    """A weight w_i for every task, learnt with the model; each loss becomes one term of it and its weight.
+
+    `learning_rate: null` learns w at the training's own rate (a phase's, where it has one). With Adam w moves by at
+    most about a rate a step: at 1e-5, in a few thousand steps, hardly at all.
+    """
 
     start: ClassVar[float] = 0.0
 
     def __init__(
-        self, tasks: Sequence[str], *, learning_rate: Positive = 1e-3, weighted_tasks: list[TaskName] | None = None
+        self,
+        tasks: Sequence[str],
+        *,
+        learning_rate: Positive | None = 1e-3,
+        weighted_tasks: list[TaskName] | None = None,
     ) -> None:
         super().__init__(tasks)
         self.learning_rate = learning_rate
