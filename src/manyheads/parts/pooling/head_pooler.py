@@ -19,7 +19,7 @@ READERS: dict[str, type[Pooling]] = {"first": FirstToken, "last": LastToken, "me
 
 @register("pooling", "head-pooler", paper="B")
 class HeadPooler(Pooling):
-    """tanh(W·r + b) with W, b of the task's own: tasks need not agree on one pooler (paper B: essential).
+    """tanh(W·r + b) with W, b of the task's own (paper B: essential); r: the first or last token, or the mean of all.
 
     `reads`: r is the state of the `first` token, of the `last` one, or the `mean` of all, as the poolings of these
     names give it. `start`: W is drawn from N(0, 0.02²) and b is 0 (`random`), or both are a copy of the pooler that
