@@ -112,8 +112,10 @@ def test_truncated_weights(folder: Path) -> None:
 
 
 def test_missing_tensor_is_named_but_a_pooler_may_be_missing(folder: Path) -> None:
+    assert load(folder).encoder.has_pooler_weights
     edit_weights(folder, {"pooler.dense.weight": None, "pooler.dense.bias": None})
     assert load(folder).missing == ("pooler.bias", "pooler.weight")
+    assert not load(folder).encoder.has_pooler_weights, "the one it has is drawn"
     edit_weights(folder, {"encoder.layer.1.output.dense.weight": None})
     with pytest.raises(UserError, match=r"layers\.1\.down\.weight") as fault:
         load(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from manyheads.parts.losses import Loss
 from manyheads.parts.pooling import Pooling
 from manyheads.registry import FAMILIES, Part, find, parts
 from manyheads.tasks.task import Task
+from manyheads.tokens.packing import pack
 from manyheads.tokens.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.numeric
@@ -154,6 +156,76 @@ def test_head_pooler_is_tanh_of_a_dense_layer_on_the_first_token() -> None:
     assert torch.allclose(pooling(states, torch.tensor([1]), torch.tensor([2])), expected)
 
 
+def test_head_pooler_reads_first_last_or_mean_by_hand() -> None:
+    """Inputs of 3 and 2 tokens; W swaps the two values and doubles the second, b is (.5, 0)."""
+    states = torch.tensor([[1.0, 2.0], [3.0, 4.0], [0.0, 0.0], [3.0, 3.0], [6.0, 9.0]]) / 10
+    where = (torch.tensor([2, 0]), torch.tensor([3, 2]))
+    expected = {  # W·r + b of the first input, then of the second
+        "first": [[0.5, 0.0], [0.7, 0.2]],  # r: (0, 0), (.1, .2)
+        "last": [[1.4, 1.2], [0.9, 0.6]],  # r: (.6, .9), (.3, .4)
+        "mean": [[0.9, 0.6], [0.8, 0.4]],  # r: (.3, .4), (.2, .3)
+    }
+    needed = {"first": "first", "last": "last", "mean": "all"}
+    for reads, values in expected.items():
+        pooling = find("pooling", "head-pooler").factory(small_bert(2), reads=reads)
+        with torch.no_grad():
+            pooling.dense.weight.copy_(torch.tensor([[0.0, 1.0], [2.0, 0.0]]))
+            pooling.dense.bias.copy_(torch.tensor([0.5, 0.0]))
+        assert torch.allclose(pooling(states, *where), torch.tanh(torch.tensor(values)), atol=1e-6), reads
+        assert pooling.positions_needed == needed[reads]
+        assert list(pooling.state_dict()) == ["dense.weight", "dense.bias"], "models saved before still fit"
+
+
+@pytest.mark.parametrize("reads", ["first", "last", "mean"])
+def test_head_pooler_reads_the_same_tokens_of_a_merged_pass(reads: str, toy_encoder: Path) -> None:
+    """Beside a task that reads other tokens of the same inputs, of whose states more are kept."""
+    options = {"reads": reads}
+    tasks = [a_task(pooling=PartConfig(name="head-pooler", options=options)), a_task(name="other", pooling="lstm")]
+    model = toy_model(toy_encoder, tasks).eval()
+    inputs = toy_inputs(model)
+    alone = model([("task", inputs)])[0]
+    beside, _ = model([("task", inputs), ("other", toy_inputs(model, "other"))])
+    assert torch.allclose(alone, beside, atol=1e-6)
+    states = model.encoder(pack([replace(inputs[0][0], positions_needed="all")]))
+    read = {"first": states[0], "last": states[-1], "mean": states.mean(dim=0)}[reads]
+    head = model.head("task")
+    expected = head.head(torch.tanh(head.pooling.dense(read[None])))
+    assert torch.allclose(alone[:1], expected, atol=1e-5)
+
+
+def test_head_pooler_starts_from_the_encoders_own(toy_encoder: Path) -> None:
+    """Each head has a copy of its own, and what else is drawn does not change."""
+    moved, new = (
+        toy_model(
+            toy_encoder, [a_task(name=name, pooling=PartConfig(name="head-pooler", options=options)) for name in "ab"]
+        )
+        for options in ({"start": "encoder"}, {})
+    )
+    pooler = moved.encoder.pooler
+    for name in "ab":
+        dense = moved.head(name).pooling.dense
+        assert torch.equal(dense.weight, pooler.weight)
+        assert torch.equal(dense.bias, pooler.bias)
+        assert not torch.equal(new.head(name).pooling.dense.weight, pooler.weight)
+        assert torch.equal(moved.head(name).head.dense.weight, new.head(name).head.dense.weight)
+    with torch.no_grad():
+        moved.head("a").pooling.dense.weight.add_(1)
+    assert torch.equal(moved.head("b").pooling.dense.weight, pooler.weight)
+    assert not pooler.weight.requires_grad, "no task reads the encoder's own"
+
+
+def test_head_pooler_does_not_start_from_a_pooler_that_is_not_there() -> None:
+    encoder = small_bert()
+    for without in ("weights", "pooler"):
+        if without == "weights":
+            encoder.has_pooler_weights = False
+        else:
+            encoder.pooler = None  # as transformers' encoders
+        with pytest.raises(ValueError, match="this encoder came without one; use 'start: random'"):
+            find("pooling", "head-pooler").factory(encoder, start="encoder")
+        find("pooling", "head-pooler").factory(encoder)
+
+
 def test_first_last_and_mean_by_hand() -> None:
     """Two inputs of 2 and 3 tokens."""
     made = {part.name: part.factory(small_bert(2)) for part in parts("pooling")}
@@ -215,6 +287,23 @@ def test_hidden_head_by_hand() -> None:
         head.out.weight.copy_(torch.tensor([[2.0, 7.0]]))
         head.out.bias.fill_(-1.0)
     assert head(torch.tensor([[1.0, 3.0]])).item() == 2 * 4.5 - 1  # the second unit is −1, which relu makes 0
+
+
+@pytest.mark.parametrize(
+    ("options", "outer"), [({}, 0.5), ({"hidden_dropout": 0}, 0.0), ({"hidden_dropout": 0.25}, 0.25)]
+)
+def test_hidden_head_drops_features_and_by_default_hidden_units(options: dict[str, Any], outer: float) -> None:
+    """y = W₂·drop(relu(W₁·drop(x))) with W₁ = 1 and W₂ = 1ᵀ: x is 0 or 1/(1 − .5), each unit 0 or x/(1 − outer)."""
+    head = find("heads", "hidden").factory(1, 1, units=4, dropout=0.5, **options).train()
+    with torch.no_grad():
+        for layer in (head.hidden, head.out):
+            layer.weight.fill_(1.0)
+            layer.bias.zero_()
+    torch.manual_seed(0)
+    found = {round(value, 4) for value in head(torch.ones(400, 1))[:, 0].tolist()}
+    unit = 2 / (1 - outer)
+    assert found == ({0.0, 8.0} if outer == 0 else {round(count * unit, 4) for count in range(5)})
+    assert head.eval()(torch.ones(1, 1)).item() == 4.0
 
 
 def test_mlp_with_one_layer_is_hidden() -> None:

@@ -46,6 +46,23 @@ def test_a_grid_is_the_product_of_its_values(tmp_path: Path) -> None:
     assert found == [(8, 0.1, 3), (8, 0.2, 3), (8, 0.3, 3), (16, 0.1, 3), (16, 0.2, 3), (16, 0.3, 3)]
 
 
+def test_an_axis_of_several_keys_moves_them_together(tmp_path: Path) -> None:
+    """Paper C's dropout: one number for the encoder's states, its attention and the heads."""
+    axis = "encoder.dropout, encoder.attention_dropout, tasks.*.head.dropout"
+    variants = {"{dropout}, {batch_size}": {"grid": {axis: [0.1, 0.3], "training.batch_size": [8, 16]}}}
+    study = opened(tmp_path, variants=variants, seeds=1)
+    assert [row.name for row in study.variant_rows] == ["0.1, 8", "0.1, 16", "0.3, 8", "0.3, 16"]
+    for (_, run), rate in zip(study.runs, (0.1, 0.1, 0.3, 0.3), strict=True):
+        encoder = run.recipe.encoder
+        assert (encoder.dropout, encoder.attention_dropout) == (rate, rate)
+        assert {task.head.options["dropout"] for task in run.recipe.tasks.values() if task.head} == {rate}
+        assert all(task.head for task in run.recipe.tasks.values())
+    with pytest.raises(UserError, match=r"sets encoder\.attention_dropout itself"):
+        opened(tmp_path, None, {"encoder.attention_dropout": 0.2}, variants=variants).check()
+    with pytest.raises(UserError, match="a study sets the seed of every run itself"):
+        opened(tmp_path, variants={"a": {"grid": {"training.epochs, seed": [1, 2]}}})
+
+
 def test_a_row_for_every_layer_and_a_run_for_every_task(tmp_path: Path) -> None:
     """Paper A's table 5, and paper B's smart round robin."""
     study = opened(

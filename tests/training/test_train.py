@@ -400,6 +400,26 @@ def test_a_part_that_does_not_fit_the_encoder_is_refused(toy_recipe: ToyRecipe) 
     tasks = {"mood": {"train": "mood.csv", "pooling": "shared-pooler"}}
     with pytest.raises(UserError, match="needs an encoder that has a pooler"):
         run_recipe(toy_recipe(encoder=encoder, tasks=tasks))
+    tasks["mood"]["pooling"] = {"name": "head-pooler", "start": "encoder"}  # type: ignore[assignment]
+    with pytest.raises(UserError, match=r"tasks\.mood\.pooling: .*came without one; use 'start: random'") as refused:
+        run_recipe(toy_recipe(encoder=encoder, tasks=tasks))
+    assert refused.value.code == "incompatible-part"
+
+
+@pytest.mark.numeric
+def test_poolers_moved_into_heads_train_apart_and_are_opened_again(toy_recipe: ToyRecipe) -> None:
+    pooling = {"name": "head-pooler", "reads": "last", "start": "encoder"}
+    tasks = {name: {**task, "pooling": pooling} for name, task in toy_recipe()["tasks"].items()}
+    run = run_recipe(toy_recipe(tasks=tasks))
+    trained = weights_of(run.folder / "best")
+    start = trained["encoder.pooler.weight"]  # no task reads it, so it is as it came
+    assert torch.equal(start, AutoModel.from_pretrained(load_recipe(toy_recipe()).encoder.name).pooler.dense.weight)
+    moved = [trained[f"heads.{name}-head.pooling.dense.weight"] for name in tasks]
+    assert len(moved) > 1
+    for number, weight in enumerate(moved):
+        assert 0 < (weight - start).abs().max() < 0.1, "learnt, and not far from where it began"
+        assert not any(torch.equal(weight, other) for other in moved[number + 1 :])
+    assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]
 
 
 @pytest.mark.numeric

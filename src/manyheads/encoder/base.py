@@ -19,6 +19,7 @@ class Encoder(nn.Module):
     max_length: int  # longest sequence it can take
     layers: nn.ModuleList  # in order, for freezing and layer-wise rates
     pooler: nn.Module | None  # the encoder's own dense + tanh on the first token, where it has one
+    has_pooler_weights = True  # False where the pooler is there, but the encoder's file had no weights for it
     config: Any  # its settings, whose text changes with them
 
     @property

@@ -190,6 +190,7 @@ def _load_bert(found: EncoderLocation, config: dict[str, Any], settings: Encoder
     unexpected += sorted(set(tensors) - set(expected))
     _check_tensors(found.folder, tensors, expected, missing)
     encoder.load_state_dict({name: tensors[name].float() for name in expected if name in tensors}, strict=False)
+    encoder.has_pooler_weights = not missing  # nothing else may be missing
     return LoadedEncoder(encoder, found, tuple(missing), tuple(unexpected))
 
 

@@ -29,6 +29,11 @@ def stacked(*layers: Overrides) -> Overrides:
     return settings
 
 
+def axis_keys(axis: str) -> list[str]:
+    """'encoder.dropout, encoder.attention_dropout' → the keys that take the axis' values together."""
+    return [key.strip() for key in axis.split(",")]
+
+
 def check_seeds(value: Any) -> Any:
     """How many there are, or which: whole numbers from 0 on, none of them twice."""
     if type(value) is int and value > 0:
@@ -49,7 +54,16 @@ class Variant(Model):
     """'layer' makes a row for every layer of the encoder, 'task' a run for every task within the row. Values may say
     '{layer}', '{task}', and '{last}': all tasks in order, with this one last."""
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
-    """Dotted key → values: a row for every combination."""
+    """Dotted key → values: a row for every combination. Several keys with commas between them take a value together;
+    the row is named after the first."""
+
+    @property
+    def keys(self) -> list[str]:
+        """Every key that a row of the variant sets."""
+        keys = list(self.set)
+        for axis in self.grid:
+            keys += axis_keys(axis)
+        return keys
 
     @model_validator(mode="before")
     @classmethod

@@ -68,7 +68,7 @@ def _check_settings(study: Study) -> None:
     """No setting is the seed, and none is a section as a whole."""
     settings: dict[tuple[str, ...], Overrides] = {("set",): study.set}
     for name, variant in study.variants.items():
-        settings["variants", name] = {**variant.set, **variant.grid}
+        settings["variants", name] = {**dict.fromkeys(variant.keys), **variant.set}
     for name, scale in study.scales.items():
         settings["scales", name, "set"] = scale.set
     for path, overrides in settings.items():

@@ -20,7 +20,7 @@ NO_CLASSES = "has no classes that could be taken for one another"
 def check_overrides(study: Study, overrides: Overrides) -> None:
     """The command line may change what all rows have in common, not what tells them apart."""
     for name, variant in study.variants.items():
-        for key in (*variant.set, *variant.grid):
+        for key in variant.keys:
             for overridden in overrides:
                 if _overlap(overridden, key):
                     raise UserError(

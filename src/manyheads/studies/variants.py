@@ -12,7 +12,7 @@ from typing import Any
 from manyheads.config.recipe import Recipe
 from manyheads.encoder.loading import locate, read_config
 from manyheads.errors import UserError
-from manyheads.studies.config import Overrides, Study, Variant, stacked
+from manyheads.studies.config import Overrides, Study, Variant, axis_keys, stacked
 from manyheads.tasks.resolve import load_recipe
 
 ALL = ""  # the member of a row whose one run has all tasks
@@ -121,8 +121,12 @@ def _variant_rows(study: Study, name: str, variant: Variant, base: Recipe) -> li
     layer_words = _layer_words(study, name, variant, base)
     rows: list[Row] = []
     for combination in itertools.product(*variant.grid.values()):
-        chosen = dict(zip(variant.grid, combination, strict=True))
-        short_names = {key.rpartition(".")[2]: value for key, value in chosen.items()}
+        chosen: Overrides = {}
+        short_names: dict[str, Any] = {}
+        for axis, value in zip(variant.grid, combination, strict=True):
+            keys = axis_keys(axis)
+            chosen.update(dict.fromkeys(keys, value))
+            short_names[keys[0].rpartition(".")[2]] = value
         for words in layer_words:
             title = _title(name, {**short_names, **words})
             settings = stacked(variant.set, chosen)

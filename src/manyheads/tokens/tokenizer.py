@@ -95,21 +95,38 @@ class SpecialTokens:
         framed = np.concatenate([self.start, ids[: max_length - self.around_single], self.end])
         return framed, np.zeros_like(framed)
 
+    def around_two(self, separator: bool, each: bool) -> int:
+        """How many special tokens a pair gets, framed as `pair` says."""
+        around = self.around_pair if separator else self.around_single
+        return around + self.around_single if each else around
+
     def pair(
-        self, first: np.ndarray, second: np.ndarray, max_length: int, separator: bool = True, segments: bool = True
+        self,
+        first: np.ndarray,
+        second: np.ndarray,
+        max_length: int,
+        separator: bool = True,
+        segments: bool = True,
+        each: bool = False,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Token ids and segment ids of [CLS] first [SEP] second [SEP], the longer sentence cut first to fit.
 
-        Without `separator` nothing stands between the sentences; without `segments` all segment ids are 0.
+        Without `separator` nothing stands between the sentences; without `segments` all segment ids are 0. With `each`
+        both sentences are framed first: [CLS] first [SEP], the separator or nothing, [CLS] second [SEP].
         """
-        middle = self.middle if separator else self.middle[:0]
-        first_length, second_length = truncate_pair(
-            len(first), len(second), max_length - self.around_single - len(middle)
-        )
-        framed = np.concatenate([self.start, first[:first_length], middle, second[:second_length], self.end])
+        room = max_length - self.around_two(separator, each)
+        first_length, second_length = truncate_pair(len(first), len(second), room)
+        left = [self.start, first[:first_length]]
+        right = [second[:second_length], self.end]
+        if each:
+            left.append(self.end)
+            right.insert(0, self.start)
+        if separator:
+            left.append(self.middle)
+        framed = np.concatenate(left + right)
         segment_ids = np.zeros_like(framed)
         if segments:
-            segment_ids[len(self.start) + first_length + len(middle) :] = self.segment_b
+            segment_ids[sum(map(len, left)) :] = self.segment_b
         return framed, segment_ids
 
 

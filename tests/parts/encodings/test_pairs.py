@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from building import a_task, toy_model
+from manyheads.config.part import PartConfig
 from manyheads.registry import find
+from manyheads.storage.strings import Strings
+from manyheads.tokens.column import tokenise_once
+from manyheads.tokens.packing import pack
 from manyheads.tokens.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.numeric
@@ -60,6 +65,63 @@ def test_how_sentences_are_framed(toy_encoder: Path) -> None:
     both = find("encodings", "bi-concat").factory(2).inputs((first, second), special_tokens, 4)
     assert [ids.tolist() for ids, _ in both] == [[cls, 10, 11, sep], [cls, 20, 21, sep]]
     assert all(segments.sum() == 0 for _, segments in both)
+
+
+CLS, SEP = 2, 3  # of the toy's tokenizer
+FIRST, SECOND = np.array([10, 11, 12, 13]), np.array([20, 21])
+
+
+@pytest.mark.parametrize(
+    ("name", "special_tokens", "ids", "segments"),
+    [
+        ("cross", "once", [CLS, 10, 11, 12, 13, SEP, 20, 21, SEP], [0] * 6 + [1] * 3),
+        ("cross", "each", [CLS, 10, 11, 12, 13, SEP, SEP, CLS, 20, 21, SEP], [0] * 7 + [1] * 4),
+        ("cross-nosep", "once", [CLS, 10, 11, 12, 13, 20, 21, SEP], [0] * 5 + [1] * 3),
+        ("cross-nosep", "each", [CLS, 10, 11, 12, 13, SEP, CLS, 20, 21, SEP], [0] * 6 + [1] * 4),
+    ],
+)
+def test_ids_of_a_pair_by_hand(
+    name: str, special_tokens: str, ids: list[int], segments: list[int], toy_encoder: Path
+) -> None:
+    frame = Tokenizer(toy_encoder).special_tokens
+    encoding = find("encodings", name).factory(2, special_tokens=special_tokens)
+    ((found, found_segments),) = encoding.inputs((FIRST, SECOND), frame, 64)
+    assert (found.tolist(), found_segments.tolist()) == (ids, segments)
+    plain = find("encodings", name).factory(2, special_tokens=special_tokens, segments=False)
+    ((found, found_segments),) = plain.inputs((FIRST, SECOND), frame, 64)
+    assert (found.tolist(), found_segments.tolist()) == (ids, [0] * len(ids))
+    length = encoding.untruncated_length((np.array([4]), np.array([2])), frame)
+    assert length.tolist() == [len(ids)]
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("cross", [CLS, 10, 11, SEP, SEP, CLS, 20, SEP]),  # room for 3 of 6
+        ("cross-nosep", [CLS, 10, 11, SEP, CLS, 20, 21, SEP]),  # room for 4 of 6
+    ],
+)
+def test_a_pair_framed_twice_is_cut_within_its_sentences(name: str, ids: list[int], toy_encoder: Path) -> None:
+    """The longer sentence first, as ever; all special tokens stay."""
+    encoding = find("encodings", name).factory(2, special_tokens="each")
+    ((found, segments),) = encoding.inputs((FIRST, SECOND), Tokenizer(toy_encoder).special_tokens, 8)
+    assert found.tolist() == ids
+    assert segments.tolist() == [0] * (ids.index(CLS, 1)) + [1] * (8 - ids.index(CLS, 1))
+
+
+def test_sentences_framed_apart_are_the_ids_of_both_one_after_the_other(toy_encoder: Path) -> None:
+    """What a tokenizer gives for each sentence, joined; positions run on, so the second [CLS] is no first token."""
+    tokenizer = Tokenizer(toy_encoder)
+    texts = ["the film was dull", "not very good"]
+    task = a_task(encoding=PartConfig(name="cross-nosep", options={"special_tokens": "each", "segments": False}))
+    model = toy_model(toy_encoder, [task]).eval()
+    columns = tuple(tokenise_once(Strings.of([text]), tokenizer) for text in texts)
+    (sequence,) = model.inputs("task", columns, 0)
+    both = [number for text in texts for number in tokenizer.backend.encode(text).ids]
+    assert sequence.ids.tolist() == both
+    packed = pack([sequence, sequence])
+    assert packed.positions.tolist() == [*range(len(both))] * 2
+    assert packed.segments.sum() == 0
 
 
 def test_scaled_cosine_learns_its_slope_and_clips() -> None:
