@@ -14,7 +14,7 @@ from manyheads.studies.folder import StudyFolder
 from manyheads.studies.load import load_study, shipped_studies
 from manyheads.studies.smoke import try_studies
 from manyheads.studies.study import OpenStudy
-from manyheads.studies.variants import make_rows
+from manyheads.studies.variants import base_recipe, make_rows, variant_recipe
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +80,18 @@ def test_every_published_figure_has_a_row_and_a_column(name: str) -> None:
             assert set(printed) <= columns
             assert all(-1 <= figure <= 1 for figure in printed.values())
     assert set(SCALES) >= set(study.scales)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if study.paper == "E"])
+def test_paper_e_knows_no_segments(name: str, scale: str) -> None:
+    """Its encoder has word and position embeddings only."""
+    study = STUDIES[name].at(scale)
+    for row in make_rows(study, base_recipe(study, {})):
+        for settings in row.members.values():
+            for task in variant_recipe(study, settings, {}, row.variant).tasks.values():
+                if task.encoding is not None and task.encoding.name.startswith("cross"):
+                    assert task.encoding.options == {"segments": False}, (row.name, task)
 
 
 def test_each_still_runs(tmp_path: Path) -> None:
