@@ -158,6 +158,15 @@ def test_numbers() -> None:
     assert value("mae", NUMBERS, values, labels) == pytest.approx((1 + 1 + 2 + 2) / 4)
 
 
+def test_squared_errors_on_the_unit_scale() -> None:
+    values, labels = [1.0, 2.0, 4.0, 3.0], [0.0, 1.0, 2.0, 4.0]  # 1, 1, 2 and 1 off
+    assert value("mse", NUMBERS, values, labels, scale="unit") == pytest.approx((1 + 1 + 4 + 1) / 4 / 5**2)
+    unknown = a_task("regression")  # the labels found are 0 to 4
+    assert value("mse", unknown, values, labels, scale="unit") == pytest.approx((1 + 1 + 4 + 1) / 4 / 4**2)
+    undefined = score(a_task("regression", 0, PartConfig(name="mse", options={"scale": "unit"})), *np.ones((2, 3)))
+    assert undefined == {"mse(scale=unit)": None}, "labels of one value span no range"
+
+
 def test_within_is_a_share_of_the_range() -> None:
     values, labels = [1.0, 2.0, 4.0, 3.0], [0.0, 1.0, 2.0, 4.0]  # 1, 1, 2 and 1 off
     assert value("within", NUMBERS, values, labels) == pytest.approx(3 / 4)  # ± .2·5

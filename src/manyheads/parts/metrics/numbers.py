@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -41,11 +41,21 @@ def spearman(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
 
 
 @metric("mse", label_types=NUMBER, best="low", scale="error", paper="D")
-def mse(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
-    """Mean squared error, (p − y)², in the labels' units squared."""
+def mse(predicted: np.ndarray, labels: np.ndarray, task: Task, *, scale: Literal["raw", "unit"] = "raw") -> float:
+    """Mean squared error: of p − y, in the labels' units squared, or of (p − y)/(high − low).
+
+    `scale`: 'unit' is the second, with labels brought to 0 to 1 (paper D); high and low as in `within`, undefined
+    where they are equal.
+    """
     from sklearn.metrics import mean_squared_error
 
-    return float(mean_squared_error(labels, predicted))
+    error = float(mean_squared_error(labels, predicted))
+    if scale == "raw":
+        return error
+    low, high = _bounds(labels, task)
+    if high == low:
+        return float("nan")
+    return error / (high - low) ** 2
 
 
 @metric("mae", label_types=NUMBER, best="low", scale="error")
@@ -63,5 +73,10 @@ def within(predicted: np.ndarray, labels: np.ndarray, task: Task, *, tolerance: 
     t: `tolerance`; high and low: the largest and smallest label that the task can have, or, where that is not known,
     those found here.
     """
-    low, high = task.bounds or (float(labels.min()), float(labels.max()))
+    low, high = _bounds(labels, task)
     return float((np.abs(predicted - labels) <= tolerance * (high - low)).mean())
+
+
+def _bounds(labels: np.ndarray, task: Task) -> tuple[float, float]:
+    """The smallest and largest label that the task can have, or those found here where that is not known."""
+    return task.bounds or (float(labels.min()), float(labels.max()))
