@@ -28,7 +28,7 @@ READINGS: tuple[str, ...] = get_args(Reading)
 OVERALL_READINGS = ("best_epoch", "test")
 OVERALL = "overall"
 READING_TITLES: dict[Reading, str] = {
-    "best": "{measured}, own best epoch",
+    "best": "{measured} (own best)",
     "best_epoch": "{name} best epoch",
     "train": "{measured} on train",
     "test": "{measured} on test",

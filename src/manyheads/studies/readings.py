@@ -12,7 +12,7 @@ NO_DIFFERENCES = (
     "No differences are given for {columns}: runs keep their predictions of best/ on dev, and of nothing else."
 )
 EXPLANATIONS: dict[Reading, str] = {
-    "best": "'Own best epoch' is the best of a task's evaluations while training, each task for itself, so columns may "
+    "best": "'(own best)' is the best of a task's evaluations while training, each task for itself, so columns may "
     "be of different models; the other columns are of best/, the one model with the best overall score.",
     "best_epoch": "A best epoch is that of the best evaluation while training; of equal ones the first.",
     "train": "'On train' is measured on a fixed part of train (evaluate.train_examples), without dropout, at the "
