@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from manyheads.console import Reporter
-from manyheads.studies.columns import OVERALL
+from manyheads.parts.metrics import score
+from manyheads.studies.columns import OVERALL, measured_by
 from manyheads.studies.config import SCALES
 from manyheads.studies.folder import StudyFolder
 from manyheads.studies.load import load_study, shipped_studies
 from manyheads.studies.smoke import try_studies
 from manyheads.studies.study import OpenStudy
-from manyheads.studies.variants import make_rows
+from manyheads.studies.variants import base_recipe, make_rows, variant_recipe
+from manyheads.tasks.load import load_tasks
 
 pytestmark = pytest.mark.slow
 
@@ -49,10 +52,13 @@ CATALOGUE = {
     "C": ["T2", "T2 E1–E3", "T3", "cosine + MSE against cosine embedding", "SMART on all tasks, §6.4"],
     "D": [
         *("T2", "T4", "T5", "cosine embedding against similarity layer, §4.2", "cap factor"),
-        *("accumulation on and off", "[CLS] against mean"),
+        *("accumulation on and off, §4.6", "[CLS] against mean", "learnable scale against none, §3.5"),
+        *("frozen against fine-tuned, §3.4", "initial scale, §4.7", "learning rate, §4.7"),
+        "distances of grades and similarities, §5.1",
     ],
     "E": ["T1", "T2", "T3", "T4", "T5", "T6", "F2"],
 }
+DISTANCES = ("class-mse", "off-by-two", "class-pearson")  # of grades
 STUDIES = {name: load_study(name) for name in shipped_studies()}
 
 
@@ -78,8 +84,63 @@ def test_every_published_figure_has_a_row_and_a_column(name: str) -> None:
     for printed in study.published.values():
         if isinstance(printed, dict):
             assert set(printed) <= columns
-            assert all(-1 <= figure <= 1 for figure in printed.values())
+            for column, figure in printed.items():
+                assert figure >= 1 if column.endswith(".best_epoch") else -1 <= figure <= 1, column
     assert set(SCALES) >= set(study.scales)
+
+
+def test_paper_d_measures_one_run_of_its_best_model() -> None:
+    """Its ablation, confusion matrix, binary metrics and distances are of the same training."""
+    for scale in SCALES:
+        recipes = []
+        for name in ("d2-ablation", "d7-confusion", "d8-binary", "d14-distances"):
+            study = STUDIES[f"papers/{name}"].at(scale)
+            rows = {row.name: row for row in make_rows(study, base_recipe(study, {}))}
+            recipe = variant_recipe(study, rows["Pcgrad + CFIMDB"].members[""], {}, "Pcgrad + CFIMDB")
+            recipes.append(recipe.model_dump(mode="json"))
+        assert all(recipe == recipes[0] for recipe in recipes)
+
+
+def test_paper_d_distances_are_those_of_its_confusion_matrix() -> None:
+    """The figures of §5.1 from the counts of T4, by our metrics."""
+    counts = STUDIES["papers/d7-confusion"].published["Pcgrad + CFIMDB"]
+    printed = STUDIES["papers/d14-distances"].published["Pcgrad + CFIMDB"]
+    assert isinstance(printed, dict)
+    labels, guessed = [], []
+    for label, row in enumerate(counts):
+        for guess, count in enumerate(row):
+            labels += [label] * count
+            guessed += [guess] * count
+    sst = load_tasks(base_recipe(STUDIES["papers/d14-distances"].at("smoke"), {}))["sst"].task
+    assert len(labels) == 1101
+    for column, metric in (("sst", "accuracy"), *((f"sst.{name}", name) for name in DISTANCES)):
+        scores = score(measured_by(sst, metric), np.eye(5)[guessed], np.array(labels))
+        assert scores[metric] == pytest.approx(printed[column], abs=0.0005), column
+
+
+def test_paper_e_overall_scores_follow_from_its_columns() -> None:
+    """(SST + QQP + (1 + STS)/2)/3 of figures that are rounded to three digits; all but the two misprints noted."""
+    misprints = []
+    for study in STUDIES.values():
+        for row, printed in study.published.items():
+            if study.paper == "E" and isinstance(printed, dict) and "overall" in printed:
+                overall = (printed["sst"] + printed["qqp"] + (1 + printed["sts"]) / 2) / 3
+                largest_rounding = (0.0005 + 0.0005 + 0.00025) / 3 + 0.0005
+                if abs(overall - printed["overall"]) > largest_rounding + 1e-9:
+                    misprints.append((row, round(overall, 3)))
+    assert misprints == [("Max-size cycle", 0.771), ("SFT + SMART", 0.784)]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if study.paper == "E"])
+def test_paper_e_knows_no_segments(name: str, scale: str) -> None:
+    """Its encoder has word and position embeddings only."""
+    study = STUDIES[name].at(scale)
+    for row in make_rows(study, base_recipe(study, {})):
+        for settings in row.members.values():
+            for task in variant_recipe(study, settings, {}, row.variant).tasks.values():
+                if task.encoding is not None and task.encoding.name.startswith("cross"):
+                    assert task.encoding.options == {"segments": False}, (row.name, task)
 
 
 def test_each_still_runs(tmp_path: Path) -> None:

@@ -8,9 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from manyheads.console import duration
 from manyheads.errors import UserError
 from manyheads.inference.evaluate import Evaluation
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.metrics import primary
 from manyheads.parts.scalarizers import Sum
 from manyheads.runs.log import LOG_FILE, RunLog
@@ -20,7 +23,7 @@ from manyheads.storage.files import write_text
 from manyheads.training.best_models import OVERALL, BestModels, describe_choice, save_best
 from manyheads.training.conflicts import ConflictMeter, Measured
 from manyheads.training.datasets import batches_of
-from manyheads.training.finish import evaluation_before_training, predict_splits
+from manyheads.training.finish import evaluation_before_training, predict_dev, predict_test
 from manyheads.training.frozen_cache import FrozenCache
 from manyheads.training.gradients.backward import Step
 from manyheads.training.gradients.non_finite import NonFiniteLoss, not_finite_error
@@ -184,6 +187,10 @@ class Trainer:
         evaluation = self._evaluate_model()
         record = {"event": "evaluate", **evaluation.to_json(), "seen": self.progress.examples}
         self._say_evaluation(evaluation)
+        if self.datasets.train_rows:
+            train = self._evaluate_rows(self.datasets.train, self.datasets.train_rows)
+            record |= {"train": train.metrics, "train_losses": train.losses}
+            self._say_evaluation(train, "on train  ")
         averaged = None
         if self.averaging:
             averaged = self.averaging.evaluate(self._evaluate_model, self.datasets.selection)
@@ -206,13 +213,15 @@ class Trainer:
             self.setup.reporter.say(f"task {record['task']} {record['what']}")
 
     def _evaluate_model(self) -> Evaluation:
+        return self._evaluate_rows(self.datasets.selection, self.datasets.selection_rows)
+
+    def _evaluate_rows(self, data: dict[str, TaskTokens], rows: dict[str, np.ndarray]) -> Evaluation:
         """The main process evaluates; all processes get the result."""
-        processes, datasets = self.setup.processes, self.datasets
+        processes = self.setup.processes
         content: dict[str, Any] | None = None
         if processes.main:
-            evaluation, _ = evaluate_with_progress(
-                self.model, datasets.selection, self.recipe, self.setup.reporter, datasets.selection_rows
-            )
+            evaluated = {name: data[name] for name in rows}
+            evaluation, _ = evaluate_with_progress(self.model, evaluated, self.recipe, self.setup.reporter, rows)
             content = evaluation.to_json()
         return Evaluation(**processes.tell(content))
 
@@ -286,7 +295,7 @@ class Trainer:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Evaluate the best model on all of dev, write predictions and metrics.json."""
+        """Evaluate the best model on all of dev and on test, write predictions and metrics.json."""
         main, reporter = self.setup.processes.main, self.setup.reporter
         # the end came before an evaluation, or best/ was lost after it
         if self.progress.changed_since_evaluation or OVERALL not in self.best.best:
@@ -298,7 +307,8 @@ class Trainer:
         run = Run(self.folder)
         self.cache.close()  # which is of the last phase's encoder
         model = run.model.to(self.setup.accelerator.device)
-        dev = predict_splits(model, self.folder, self.datasets, self.recipe, reporter).to_json()
+        dev = predict_dev(model, self.folder, self.datasets, self.recipe, reporter)
+        test = predict_test(model, self.folder, self.datasets, self.recipe, reporter)
         metrics = {
             "dev": dev,
             "model": run.about,
@@ -313,10 +323,15 @@ class Trainer:
         }
         if self.averaging:
             metrics["averaged"] = self.averaging.final_metrics(self.datasets, self.recipe, reporter)
+        if test:
+            metrics["test"] = test
         before = evaluation_before_training(self.log)
         if before is not None and self.datasets.selects_on_dev:
             metrics["before"] = before
-        self.write_log({"event": "end", "dev": dev, "notes": self.datasets.notes})
+        end = {"event": "end", "dev": dev, "notes": self.datasets.notes}
+        if test:
+            end["test"] = test
+        self.write_log(end)
         write_text(self.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
         reporter.say(f"trained {self.progress.step:,} steps in {duration(self.progress.seconds)} → {self.folder}")
         for note in self.datasets.notes:

@@ -133,6 +133,10 @@ def test_scaled_cosine_learns_its_slope_and_clips() -> None:
         assert found.item() == pytest.approx(expected, abs=1e-6)
         found.sum().backward()
         assert encoding.a.grad.item() == pytest.approx(slope, abs=1e-6)
+    fixed = find("encodings", "bi-scaled-cosine").factory(2, start=2.0, learnable=False)
+    assert fixed(pooled).item() == pytest.approx(0.2, abs=1e-6)
+    assert list(fixed.parameters()) == []
+    assert fixed.state_dict() == {"a": torch.tensor(2.0)}, "it is saved with the model"
     half, plain = find("encodings", "bi-scaled-cosine").factory(2, start=0.5), find("encodings", "bi-cosine").factory(2)
     random = torch.randn(20, 8, generator=torch.Generator().manual_seed(0))
     assert torch.allclose(half(random), plain(random), atol=1e-6), "bi-cosine is a = 1/2"

@@ -9,7 +9,7 @@ from manyheads.parts.encodings.pairs import PairOfInputs
 from manyheads.registry import register
 
 
-@register("encodings", "bi-concat", paper="A, B, C, E")
+@register("encodings", "bi-concat", paper="A, B, E")
 class BiConcat(PairOfInputs):
     """[u; v]: the sentences are encoded apart, and the head sees both vectors.
 

@@ -19,7 +19,8 @@ class CosineEmbedding(ScoreLoss):
     """1 − c for a similar pair, max(0, c − m) for any other: c is the cosine of the two sentences' vectors.
 
     A pair is similar where its label is at least `threshold`, by default the middle of the range (2.5 of 0 to 5, as in
-    the papers), or where it is of the second of two classes. m (`margin`): below it a dissimilar pair costs nothing.
+    paper D; C prints none), or where it is of the second of two classes. m (`margin`): below it a dissimilar pair costs
+    nothing.
     Relations: `mse` on the same encoding uses the label itself; papers C and D both found it better for similarity.
     """
 
