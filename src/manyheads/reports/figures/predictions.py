@@ -144,11 +144,11 @@ def ordinal_errors(predictions: TaskPredictions) -> Figure:
 # --- numbers ----------------------------------------------------------------------------------------------------
 
 
-def predicted_against_true(predictions: TaskPredictions) -> Figure:
+def predicted_against_true(predictions: TaskPredictions, most_points: int = SCATTER_POINTS) -> Figure:
     """A point per example."""
     figure, axes = single_panel(height=3.2)
     labels, predicted = predictions.labels, predictions.predictions
-    rows = np.linspace(0, len(labels) - 1, min(SCATTER_POINTS, len(labels))).astype(int)
+    rows = np.linspace(0, len(labels) - 1, min(most_points, len(labels))).astype(int)
     axes.plot(labels[rows], predicted[rows], "o", markersize=2.5, alpha=0.35, markeredgewidth=0)
     diagonal = [float(labels.min()), float(labels.max())]
     axes.plot(diagonal, diagonal, ":", color=FAINT)
@@ -168,6 +168,15 @@ def error_distributions(predictions: TaskPredictions) -> Figure:
     value_axes.hist(predicted, bins=edges.tolist(), histtype="step", label="predicted", linewidth=1.5, color=colour(0))
     label_axes(value_axes, "distributions", "value", "")
     value_axes.legend(loc="upper left", handlelength=1.2)
+    return figure
+
+
+def absolute_errors(predictions: TaskPredictions) -> Figure:
+    """How far predictions are from the labels."""
+    figure, axes = single_panel(height=2.4)
+    distances = np.abs(predictions.predictions - predictions.labels)
+    axes.hist(distances, bins=30, color=colour(1))
+    label_axes(axes, "", "absolute difference", "examples")
     return figure
 
 

@@ -83,7 +83,17 @@ class FigureRow:
     figures: list[FigureBlock]
 
 
-Block = Paragraph | Heading | Details | Table | FigureRow
+@dataclass(frozen=True)
+class Group:
+    """Blocks that open on a click."""
+
+    template: ClassVar[str] = "group"
+    key: str
+    summary: str
+    blocks: list[Block]
+
+
+Block = Paragraph | Heading | Details | Table | FigureRow | Group
 
 
 @dataclass
@@ -102,6 +112,11 @@ class Section:
 
     def details(self, summary: str, text: str) -> None:
         self.blocks.append(Details(summary, text))
+
+    def group(self, content: Section) -> None:
+        """The blocks of another section, behind its title."""
+        if content.blocks:
+            self.blocks.append(Group(content.key, content.title, content.blocks))
 
     def table(self, rows: Sequence[dict[str, Any]], key: str = "") -> None:
         if rows:
@@ -171,11 +186,20 @@ def render_report(
     filled = [section for section in sections if section.blocks]
     figures: dict[str, Figure] = {}
     for section in filled:
-        for block in section.blocks:
-            if isinstance(block, FigureRow):
-                figures |= {figure.key: figure.figure for figure in block.figures}
+        figures |= figures_of(section.blocks)
     html = _templates().get_template(template).render(title=title, sections=filled, notes=notes, **lead)
     return Report(html, figures)
+
+
+def figures_of(blocks: Sequence[Block]) -> dict[str, Figure]:
+    """Figures by their keys, those within groups too."""
+    figures: dict[str, Figure] = {}
+    for block in blocks:
+        if isinstance(block, FigureRow):
+            figures |= {figure.key: figure.figure for figure in block.figures}
+        elif isinstance(block, Group):
+            figures |= figures_of(block.blocks)
+    return figures
 
 
 @cache
