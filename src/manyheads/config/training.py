@@ -240,6 +240,9 @@ class EvaluateSettings(Model):
     """Also evaluate so often within an epoch; null evaluates at the end of every epoch only."""
     max_examples: int | None = Field(2000, ge=1)
     """Per task, a fixed random part of dev used while training; the end uses all of it."""
+    train_examples: int | None = Field(None, ge=1)
+    """Per task, a fixed random part of train that is measured at every evaluation too, without dropout: where train and
+    dev part, the model over-fits; null measures dev only."""
     before: bool = False
     """Also evaluate before the first step."""
     select: float | None = Field(None, gt=0, lt=1)

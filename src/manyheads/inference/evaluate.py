@@ -64,6 +64,6 @@ def plain_loss(task: Task, predictions: np.ndarray, labels: np.ndarray) -> float
 
 
 def fixed_subset(data: TaskTokens, at_most: int | None, seed: int) -> np.ndarray:
-    """The rows of dev used while training: the same at every evaluation, and for tasks that read the same rows."""
+    """The rows of a split used while training: the same at every evaluation, and for tasks that read the same rows."""
     rows = generator(seed, "evaluate", data.row_group or data.task.name).permutation(len(data))
     return np.sort(rows[data.examples.labelled[rows]][:at_most])

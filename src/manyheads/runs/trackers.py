@@ -67,6 +67,8 @@ def numbers_of(record: dict[str, Any]) -> dict[str, float]:
         numbers |= {f"{split}/{task}/loss": value for task, value in evaluation.get("losses", {}).items()}
         for task, metrics in evaluation["metrics"].items():
             numbers |= {f"{split}/{task}/{metric}": value for metric, value in metrics.items()}
+        for task, metrics in evaluation.get("train", {}).items():
+            numbers |= {f"train/{task}/{metric}": value for metric, value in metrics.items()}
     return {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
 
 

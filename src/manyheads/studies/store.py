@@ -1,4 +1,4 @@
-"""Results of finished runs: metrics, costs and dev predictions, as ids and numbers; no text, no weights.
+"""Results of finished runs: metrics, their history, costs and dev predictions, as ids and numbers; no text, no weights.
 
 A run's result is one small file under its identity. `export` puts results of many runs into one file; where it is
 imported, they count as finished runs.
@@ -10,14 +10,17 @@ import csv
 import gzip
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from manyheads.errors import UserError
+from manyheads.inference.dev_examples import read_dev_examples
+from manyheads.inference.embeddings import embed_texts, project, spread_rows
 from manyheads.inference.prediction_files import read_dev_predictions
+from manyheads.runs.history import Entry, read_history
 from manyheads.runs.run import Run
 from manyheads.storage.files import write_bytes
 from manyheads.tasks.task import Task
@@ -27,6 +30,10 @@ RECORD_KEYS = (
     *("identity", "seed", "tasks", "dev", "metrics", "overall", "seconds", "gigabytes", "steps", "examples_seen"),
     "predictions",
 )
+# what later versions added, with what a record has where it was written before: the type is checked on import
+OPTIONAL_KEYS: dict[str, type] = {"history": list, "pca": dict, "test": dict}
+PCA_EXAMPLES = 200  # of a task
+PCA_DIGITS = 3
 OLD_PREDICTIONS_KEY = "answers"  # as version 0.1 called them
 NOT_AN_EXPORT = "not a file that `manyheads study export` wrote"
 Record = dict[str, Any]
@@ -49,6 +56,10 @@ class Result:
     predictions: dict[str, np.ndarray]  # [examples, classes] probabilities, or [examples] values
     labels: dict[str, np.ndarray]
     ids: dict[str, list[str]]
+    # what follows is empty where a version that did not keep it wrote the result
+    history: list[Entry] = field(default_factory=list)  # an entry per evaluation, see docs/studies.md
+    pca: dict[str, Record] = field(default_factory=dict)  # task → {"points", "labels", "explained"}; first seed only
+    test: Record = field(default_factory=dict)  # {"metrics", "overall", "examples"}, where a test file has labels
 
 
 class ResultStore:
@@ -98,10 +109,11 @@ class ResultStore:
             predictions=predictions,
             labels=labels,
             ids=ids,
+            **{key: record.get(key, kind()) for key, kind in OPTIONAL_KEYS.items()},
         )
 
-    def collect(self, run: Run, identity: str) -> None:
-        """Make the result of a finished run folder."""
+    def collect(self, run: Run, identity: str, keep_pca: bool = False) -> None:
+        """Make the result of a finished run folder; the principal components need its model."""
         metrics = run.metrics
         tensors = read_dev_predictions(run.folder / "dev.safetensors")
         names = [name for name in run.recipe.tasks if f"{name}.predictions" in tensors]
@@ -129,7 +141,12 @@ class ResultStore:
             "steps": metrics["steps"],
             "examples_seen": metrics["examples_seen"],
             "predictions": predictions,
+            "history": read_history(run.log()),
         }
+        if "test" in metrics:
+            record["test"] = metrics["test"]
+        if keep_pca:
+            record["pca"] = _principal_components(run, {name: tensors[f"{name}.labels"] for name in names})
         _write(self.file(identity), record)
 
     def export(self, identities: list[str], file: Path) -> None:
@@ -197,10 +214,42 @@ def _read_export(file: Path) -> tuple[dict[str, Record], dict[str, Record]]:
         absent += [fingerprint for fingerprint in run.get("dev", {}).values() if f"dev-{fingerprint}" not in dev_data]
         if absent:
             raise ValueError(f"run '{identity}' lacks {', '.join(absent)}")
+        _check_optional(run)
     for name in [*dev_data, *runs]:
         if not name.replace("-", "").isalnum():
             raise ValueError(f"'{name}' is not a run's identity")
     return dev_data, runs
+
+
+def _check_optional(run: Record) -> None:
+    for key, kind in OPTIONAL_KEYS.items():
+        if key in run and not isinstance(run[key], kind):
+            raise ValueError(f"run '{run['identity']}' has a {key} that is no {kind.__name__}")
+    for entry in run.get("history", []):
+        if not isinstance(entry["metrics"], dict) or not all(isinstance(entry[key], int) for key in ("step", "epoch")):
+            raise ValueError(f"run '{run['identity']}' has a history of something else")
+
+
+def _principal_components(run: Run, labels: dict[str, np.ndarray]) -> dict[str, Record]:
+    """Of some dev examples of every task with one label per example, by the trained encoder; empty without a model."""
+    try:
+        model = run.model
+    except UserError:
+        return {}
+    examples = read_dev_examples(run.folder)
+    components: dict[str, Record] = {}
+    for name, task_labels in labels.items():
+        if name not in examples or task_labels.ndim != 1 or len(task_labels) < 3:
+            continue
+        rows = spread_rows(len(task_labels), PCA_EXAMPLES)
+        texts = [examples[name].texts[row] for row in rows]
+        projection = project(embed_texts(model, model.encoder, name, texts))
+        components[name] = {
+            "points": np.round(projection.points.astype(np.float64), PCA_DIGITS).tolist(),
+            "labels": task_labels[rows].tolist(),
+            "explained": [round(share, PCA_DIGITS) for share in projection.explained],
+        }
+    return components
 
 
 def _dev_ids(run: Run, task_name: str) -> list[str]:

@@ -36,6 +36,7 @@ class PlannedRun:
     member: str
     seed: int
     recipe: Recipe
+    first_seed: bool = False  # of its study: what is kept of one seed alone is kept of this one
 
     @property
     def label(self) -> str:
@@ -109,7 +110,8 @@ def plan_runs(
             with_seed = stacked(overrides, {"seed": seed})
             for member, settings in row.members.items():
                 recipe = variant_recipe(study, settings, with_seed, row.variant, check)
-                runs.append(PlannedRun(row.name, member, seed, recipe))
+                first = seed == study.seed_list[0]
+                runs.append(PlannedRun(row.name, member, seed, recipe, first))
     return runs
 
 

@@ -241,7 +241,7 @@ def _time_evaluations(recipe: Recipe, model: ManyHeads, datasets: Datasets, sche
     evaluations = len(schedule.epoch_ends)
     if recipe.evaluate.every_steps:
         evaluations += schedule.steps // recipe.evaluate.every_steps
-    examples = evaluations * sum(map(len, evaluated.values()))
+    examples = evaluations * sum(map(len, [*evaluated.values(), *datasets.train_rows.values()]))
     examples += sum(map(len, datasets.dev.values())) + sum(map(len, datasets.test.values()))
     return seconds_per_example * examples
 

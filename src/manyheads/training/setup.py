@@ -130,8 +130,12 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
     selection_rows = {}
     for name, tokens in selection.items():
         selection_rows[name] = fixed_subset(tokens, recipe.evaluate.max_examples, recipe.seed)
+    train_rows = {}
+    if recipe.evaluate.train_examples is not None:
+        for name in selection:
+            train_rows[name] = fixed_subset(splits["train"][name], recipe.evaluate.train_examples, recipe.seed)
     notes = [note for data in loaded.values() for note in data.notes]
-    return Datasets(splits["train"], splits["dev"], selection, selection_rows, splits["test"], notes)
+    return Datasets(splits["train"], splits["dev"], selection, selection_rows, splits["test"], train_rows, notes)
 
 
 def _plan_schedule(recipe: Recipe, loaded: dict[str, TaskData], datasets: Datasets) -> Schedule:

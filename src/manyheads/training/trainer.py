@@ -8,9 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from manyheads.console import duration
 from manyheads.errors import UserError
 from manyheads.inference.evaluate import Evaluation
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.metrics import primary
 from manyheads.parts.scalarizers import Sum
 from manyheads.runs.log import LOG_FILE, RunLog
@@ -184,6 +187,10 @@ class Trainer:
         evaluation = self._evaluate_model()
         record = {"event": "evaluate", **evaluation.to_json(), "seen": self.progress.examples}
         self._say_evaluation(evaluation)
+        if self.datasets.train_rows:
+            train = self._evaluate_rows(self.datasets.train, self.datasets.train_rows)
+            record |= {"train": train.metrics, "train_losses": train.losses}
+            self._say_evaluation(train, "on train  ")
         averaged = None
         if self.averaging:
             averaged = self.averaging.evaluate(self._evaluate_model, self.datasets.selection)
@@ -206,13 +213,15 @@ class Trainer:
             self.setup.reporter.say(f"task {record['task']} {record['what']}")
 
     def _evaluate_model(self) -> Evaluation:
+        return self._evaluate_rows(self.datasets.selection, self.datasets.selection_rows)
+
+    def _evaluate_rows(self, data: dict[str, TaskTokens], rows: dict[str, np.ndarray]) -> Evaluation:
         """The main process evaluates; all processes get the result."""
-        processes, datasets = self.setup.processes, self.datasets
+        processes = self.setup.processes
         content: dict[str, Any] | None = None
         if processes.main:
-            evaluation, _ = evaluate_with_progress(
-                self.model, datasets.selection, self.recipe, self.setup.reporter, datasets.selection_rows
-            )
+            evaluated = {name: data[name] for name in rows}
+            evaluation, _ = evaluate_with_progress(self.model, evaluated, self.recipe, self.setup.reporter, rows)
             content = evaluation.to_json()
         return Evaluation(**processes.tell(content))
 

@@ -24,31 +24,38 @@ WEIGHT_TITLES = {"weights": "weights of losses", "surgery": "weights after surge
 
 
 def dev_metrics(facts: RunFacts) -> Figure | None:
-    """Every task's primary metric on dev against the step; lines mark phases, so that forgetting is visible."""
+    """Every task's primary metric on dev, and on train where it is measured, against the step.
+
+    Lines mark phases, so that forgetting is visible.
+    """
     evaluations = facts.events("evaluate")
     if not evaluations:
         return None
     figure, axes = single_panel()
+    on_train = any("train" in record for record in evaluations)
     for number, task_name in enumerate(facts.run.recipe.tasks):
         metric = facts.primary_metric(task_name)
         points = metric_points(facts, task_name, x="step")
         if points:
             label = f"{shorten(task_name)} {metric}"
             axes.plot(*zip(*points, strict=True), marker="o", markersize=3.5, label=label, **line_style(number))
+        train_points = metric_points(facts, task_name, x="step", split="train")
+        if train_points:
+            axes.plot(*zip(*train_points, strict=True), ":", color=colour(number), label=f"{shorten(task_name)} on train")
     steps = [record["step"] for record in evaluations]
     axes.plot(steps, [record["overall"] for record in evaluations], "--", color=FAINT, label="overall")
-    _finish(axes, facts, "on dev")
-    if len(facts.run.recipe.tasks) > TASKS_INSIDE:
+    _finish(axes, facts, "on dev and train" if on_train else "on dev")
+    if len(facts.run.recipe.tasks) > TASKS_INSIDE or on_train:
         legend_below(figure, 2)
     return figure
 
 
-def metric_points(facts: RunFacts, task_name: str, x: str) -> Points:
-    """A task's primary metric on dev against the 'step', or against the examples 'seen' of all tasks."""
+def metric_points(facts: RunFacts, task_name: str, x: str, split: str = "metrics") -> Points:
+    """A task's primary metric on dev, or on 'train', against the 'step', or against the examples 'seen' of all tasks."""
     metric = facts.primary_metric(task_name)
     points = []
     for record in facts.evaluations(task_name):
-        value = record["metrics"][task_name].get(metric)
+        value = record.get(split, {}).get(task_name, {}).get(metric)
         if value is None:
             continue
         if x == "seen":
