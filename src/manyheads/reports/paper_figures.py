@@ -82,7 +82,7 @@ PAPER_FIGURES: dict[str, dict[str, PaperFigure]] = {
         "F5": PaperFigure("ROC curve of paraphrase detection", (Element("roc", "qqp", FINAL_D),)),
         "F6": PaperFigure(
             "distributions of true and predicted similarities, and their absolute differences",
-            (Element("distributions", "sts", FINAL_D), Element("distances", "sts", FINAL_D)),
+            (Element("distributions", "sts", FINAL_D),),
         ),
     },
     "E": {

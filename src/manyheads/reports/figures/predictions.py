@@ -156,27 +156,22 @@ def predicted_against_true(predictions: TaskPredictions, most_points: int = SCAT
     return figure
 
 
-def error_distributions(predictions: TaskPredictions) -> Figure:
-    """The errors, and the distributions of true and predicted values."""
+def error_distributions(predictions: TaskPredictions, absolute: bool = False) -> Figure:
+    """The errors, with their sign or without, and the distributions of true and predicted values."""
     figure, (error_axes, value_axes) = panel_grid(2)
     labels, predicted = predictions.labels, predictions.predictions
-    error_axes.hist(predicted - labels, bins=30, color=colour(1))
-    error_axes.axvline(0, color=FAINT, linestyle=":")
-    label_axes(error_axes, "errors", "predicted − true", "examples")
+    if absolute:
+        error_axes.hist(np.abs(predicted - labels), bins=30, color=colour(1))
+        label_axes(error_axes, "errors", "|predicted − true|", "examples")
+    else:
+        error_axes.hist(predicted - labels, bins=30, color=colour(1))
+        error_axes.axvline(0, color=FAINT, linestyle=":")
+        label_axes(error_axes, "errors", "predicted − true", "examples")
     edges = np.linspace(min(labels.min(), predicted.min()), max(labels.max(), predicted.max()), 25)
     value_axes.hist(labels, bins=edges.tolist(), histtype="step", label="true", linewidth=1.5, color=FAINT)
     value_axes.hist(predicted, bins=edges.tolist(), histtype="step", label="predicted", linewidth=1.5, color=colour(0))
     label_axes(value_axes, "distributions", "value", "")
     value_axes.legend(loc="upper left", handlelength=1.2)
-    return figure
-
-
-def absolute_errors(predictions: TaskPredictions) -> Figure:
-    """How far predictions are from the labels."""
-    figure, axes = single_panel(height=2.4)
-    distances = np.abs(predictions.predictions - predictions.labels)
-    axes.hist(distances, bins=30, color=colour(1))
-    label_axes(axes, "", "absolute difference", "examples")
     return figure
 
 

@@ -36,6 +36,7 @@ def compare_rows(rows: list[StudyRow], curves: Curves, train: Curves | None = No
                 _draw(axes, curve, line_style(row.number - 1), label, band=len(drawn) <= BANDS)
         axes.set_title(panel_title)
         _label_epochs(axes)
+    _share_heights(all_axes)
     legend_below(figure, 2)
     return figure
 
@@ -64,6 +65,13 @@ def _draw(axes: Axes, curve: Curve, style: dict[str, Any], label: str, band: boo
     axes.plot(curve.epochs, curve.mean, marker=marker, markersize=3, label=label, **style)
     if band and curve.low != curve.high:
         axes.fill_between(curve.epochs, curve.low, curve.high, color=style["color"], alpha=0.15, linewidth=0)
+
+
+def _share_heights(panels: list[Axes]) -> None:
+    """Dev and train lie on one scale, so that the gap between them shows."""
+    limits = [axes.get_ylim() for axes in panels]
+    for axes in panels:
+        axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def _label_epochs(axes: Axes) -> None:

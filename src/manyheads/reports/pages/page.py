@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from manyheads.reports.figures.style import inline_svg
+from manyheads.reports.figures.style import figure_style, inline_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,9 +70,13 @@ class Table:
 @dataclass(frozen=True)
 class FigureBlock:
     key: str
+    title: str  # what screen readers read
     caption: str
     figure: Figure
-    svg: Markup
+
+    @property
+    def svg(self) -> Markup:
+        return Markup(inline_svg(self.figure, self.title, self.key))
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ class Section:
         """`title` is what screen readers read."""
         if figure is None:
             return
-        block = FigureBlock(key, caption, figure, Markup(inline_svg(figure, title, key)))
+        block = FigureBlock(key, title, caption, figure)
         if self.blocks and isinstance(self.blocks[-1], FigureRow):
             self.blocks[-1].figures.append(block)
         else:
@@ -187,7 +191,8 @@ def render_report(
     figures: dict[str, Figure] = {}
     for section in filled:
         figures |= figures_of(section.blocks)
-    html = _templates().get_template(template).render(title=title, sections=filled, notes=notes, **lead)
+    with figure_style():
+        html = _templates().get_template(template).render(title=title, sections=filled, notes=notes, **lead)
     return Report(html, figures)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,24 @@ COST_CAPTION = "Numbers are those of rows in the table above. Quality with its 9
 TRANSFER_CAPTION = "Change against single-task training; bold is real, ≈ not distinguishable."
 
 
+@dataclass(frozen=True)
+class StudyContent:
+    """What a study's page is rendered from."""
+
+    sections: list[Section]
+    notes: list[str]
+    lead: dict[str, Any]  # what stands before the first section
+
+
 def study_report(opened: OpenStudy) -> Report:
     """The page of a study, of its finished runs."""
+    content = study_content(opened)
+    title = f"{opened.study.name}: report of a study"
+    return render_report("study.html.jinja", title, content.sections, content.notes, content.lead)
+
+
+def study_content(opened: OpenStudy) -> StudyContent:
+    """Sections with their figures drawn, and which of them show what the study covers of its paper."""
     results, matrices = opened.tables()
     finished = opened.finished_results()
     notes = footer(results, matrices)
@@ -62,7 +79,7 @@ def study_report(opened: OpenStudy) -> Report:
     row_numbers = {row.name: row.number for row in rows}
     lead = _lead(opened, results, matrices)
     lead["covers"] = coverage(opened.study.paper, opened.study.covers, row_numbers, figures)
-    return render_report("study.html.jinja", f"{opened.study.name}: report of a study", sections, notes, lead)
+    return StudyContent(sections, notes, lead)
 
 
 def _lead(opened: OpenStudy, results: StudyTable, matrices: Sequence[TransferMatrix]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from manyheads.studies.folder import StudyFolder
 CURVES_TEXT = (
     "Lines are means over seeds, bands reach from the lowest to the highest seed. Numbers are those of the table."
 )
+SELECT_TEXT = "Here dev is the part of train that checkpoints are chosen on (evaluate.select)."
 CURVE_CAPTION = "on dev, against the epoch."
 TRAIN_CAPTION = "on dev and on a part of train, against the epoch."
 LOSS_CAPTION = "loss on dev, against the epoch: where it rises again, the row over-fits."
@@ -29,8 +30,7 @@ PROGRESS_CAPTION = "Primary metric against the epoch: dev (line) and, where it w
 CONFUSION_CAPTION = "Examples by true class (rows) and predicted class (columns), and their share of the true class."
 ROC_CAPTION = "Each class against all others; for two classes the second."
 SCATTER_CAPTION = "Predicted against true: a point per dev example."
-DISTRIBUTIONS_CAPTION = "Errors, and the distributions of true and predicted values."
-DISTANCES_CAPTION = "Absolute differences between predicted and true values."
+DISTRIBUTIONS_CAPTION = "Absolute differences, and the distributions of true and predicted values."
 PCA_CAPTION = "Dev examples by the first two principal components of their embeddings, coloured by label."
 ROWS_TEXT = "Confusion, predictions and embeddings are those of a row's first seed."
 POINTS_OF_PAGE = 6000  # of all scatter plots of a kind together, so that many rows do not make a huge page
@@ -43,6 +43,8 @@ def curve_section(rows: list[StudyRow], base: Recipe) -> Section:
     with_history = [row for row in rows if row.has_history]
     if with_history:
         section.text(CURVES_TEXT, "soft")
+        if base.evaluate.select:
+            section.text(SELECT_TEXT, "soft")
     for task_name in tasks_of_rows(with_history, base):
         _add_task_curves(section, with_history, task_name)
     overall = {row.number: row.overall_curve(base) for row in with_history}
@@ -123,12 +125,9 @@ def _add_predictions(group: Section, row: StudyRow, task_name: str, most_points:
         group.figure(
             scatter, f"scatter-{end}", f"{title}: predicted against true", _caption(task_name, SCATTER_CAPTION)
         )
-        distributions = draw_predictions.error_distributions(predictions)
+        distributions = draw_predictions.error_distributions(predictions, absolute=True)
         caption = _caption(task_name, DISTRIBUTIONS_CAPTION)
         group.figure(distributions, f"distributions-{end}", f"{title}: errors and distributions", caption)
-        distances = draw_predictions.absolute_errors(predictions)
-        caption = _caption(task_name, DISTANCES_CAPTION)
-        group.figure(distances, f"distances-{end}", f"{title}: absolute differences", caption)
         return
     if not predictions.is_multi_label:
         confusion = draw_predictions.confusion(predictions)
