@@ -87,6 +87,49 @@ def test_a_study_runs_once_and_its_table_says_what_is_real(study: Path, toy_data
     mine = [row for row in rows if row["column"] == "overall" and row["variant"] == "plain"]
     assert float(mine[0]["mean"]) > 0
     assert set(record["metrics"]) == {"mood", "near"}
+    check_history(output)
+    check_columns_of_history(toy_data, output)
+
+
+def check_history(output: Path) -> None:
+    """Every result has its run's evaluations; those of the first seed where dev examples lie."""
+    from manyheads.runs.history import read_history
+    from manyheads.runs.run import Run
+
+    for folder in (output / "runs").iterdir():
+        record = json.loads(gzip.decompress((output / "results" / f"{folder.name}.json.gz").read_bytes()))
+        assert record["history"] == read_history(Run(folder).log())
+        assert [(entry["step"], entry["epoch"]) for entry in record["history"]] == [(3, 1), (6, 2)]
+        assert ("pca" in record) == (record["seed"] == 0)
+        if record["seed"] == 0:
+            assert {task: len(content["points"]) for task, content in record["pca"].items()} == {"mood": 16, "near": 12}
+            assert set(record["pca"]["mood"]["labels"]) == {0, 1, 2, 3}
+            first, second = record["pca"]["near"]["explained"]
+            assert 1 >= first >= second > 0
+
+
+def check_columns_of_history(toy_data: Path, output: Path) -> None:
+    """The same runs, shown otherwise."""
+    columns = ["mood", "mood.best", "mood.best_epoch", "overall.best_epoch", "mood.class-mse"]
+    study = write(toy_data, {**STUDY, "metrics": columns, "published": {"plain": {"mood.best_epoch": 2}}})
+    shown = manyheads("study", "table", study, "--output", output, "--format", "markdown").stdout
+    for words in ("mood accuracy (own best) | mood best epoch | paper's mood.best_epoch |", "mood class-mse",
+                  "No differences are given for mood accuracy (own best), mood best epoch, overall best"):  # fmt: skip
+        assert words in shown, shown
+    rows = {(row["variant"], row["column"]): row for row in csv_table(study, output)}
+    plain = []
+    for file in (output / "results").glob("[!d]*.json.gz"):
+        record = json.loads(gzip.decompress(file.read_bytes()))
+        folder = output / "runs" / file.name.removesuffix(".json.gz")
+        if record["seed"] < 2 and "0.0001" not in (folder / "recipe.yaml").read_text():
+            plain.append([entry["metrics"]["mood"]["accuracy"] for entry in record["history"]])
+    assert len(plain) == 2
+    assert float(rows["plain", "mood.best"]["mean"]) == pytest.approx(sum(map(max, plain)) / 2)
+    assert float(rows["plain", "mood.best_epoch"]["mean"]) == sum(1 + seed.index(max(seed)) for seed in plain) / 2
+    assert rows["slow", "mood.best"]["difference"] == ""
+    assert rows["slow", "mood.class-mse"]["difference"] != ""
+    refused = write(toy_data, {**STUDY, "metrics": ["mood.train"]})
+    check_refused(run(refused, output), "'mood.train' needs metrics on train", "[train-not-measured]")
 
 
 def test_a_failed_run_shows_its_reason_and_does_not_stop_the_others(study: Path, toy_data: Path) -> None:
@@ -223,6 +266,10 @@ def test_results_count_as_finished_on_another_machine(study: Path, toy_data: Pat
         b"something else": "not a file that `manyheads study export`",
         whole[: len(whole) // 2]: "not a file that `manyheads study export`",
         gzip.compress(b'{"run": {"identity": "abc"}}'): "run 'abc' lacks seed, tasks, dev",
+        gzip.compress(
+            text.replace('"history":[{', '"history":"","other":[{').encode()
+        ): "has a history that is no list",
+        gzip.compress(text.replace('"overall":', '"Overall":', 2).encode()): "lacks overall",
         gzip.compress("\n".join(lines[1:]).encode()): "lacks",  # the first has dev rows
     }
     for content, words in unlike.items():

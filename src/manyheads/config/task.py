@@ -97,7 +97,7 @@ class TaskSettings(Model):
     dev: Sources | None = None
     """Data to evaluate on; by default a share of train."""
     test: Sources | None = None
-    """Data to predict at the end; its labels, if any, are not read."""
+    """Data to predict at the end. Where it has labels, best/ is measured on them, once, when all else is decided."""
     text: list[str] | None = Field(None, min_length=1, max_length=2)
     """The text column, or the two of a pair; by default recognised by name."""
     label: str | list[str] | None = None

@@ -40,16 +40,26 @@ def evaluate_model(
     """Evaluate every task on its labelled rows, or on some of them; also returns the predictions."""
     chosen = rows or {name: np.flatnonzero(split.examples.labelled) for name, split in data.items()}
     predictions = predict_tasks(model, data, settings.tokens_per_pass, chosen, progress)
+    return measure(data, chosen, predictions, settings), predictions
+
+
+def measure(
+    data: dict[str, TaskTokens],
+    rows: dict[str, np.ndarray],
+    predictions: dict[str, np.ndarray],
+    settings: EvaluateSettings,
+) -> Evaluation:
+    """The metrics of predictions of these rows."""
     metrics, losses, examples, tasks = {}, {}, {}, {}
     for name, split in data.items():
         assert split.examples.labels is not None
-        labels = split.examples.labels[chosen[name]]
+        labels = split.examples.labels[rows[name]]
         metrics[name] = score(split.task, predictions[name], labels)
         losses[name] = plain_loss(split.task, predictions[name], labels)
-        examples[name] = len(chosen[name])
+        examples[name] = len(rows[name])
         tasks[name] = split.task
     total = overall(metrics, tasks, settings.overall, settings.weights)
-    return Evaluation(metrics, total, examples, losses), predictions
+    return Evaluation(metrics, total, examples, losses)
 
 
 def plain_loss(task: Task, predictions: np.ndarray, labels: np.ndarray) -> float:

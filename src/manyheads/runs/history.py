@@ -45,6 +45,15 @@ def best_entry(history: Sequence[Entry], task: Task) -> Entry | None:
     return best
 
 
+def best_overall_entry(history: Sequence[Entry]) -> Entry | None:
+    """The evaluation that chose best/: the first with the highest overall score."""
+    best: Entry | None = None
+    for entry in history:
+        if entry["step"] and (best is None or entry["overall"] > best["overall"]):
+            best = entry
+    return best
+
+
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}

@@ -69,6 +69,8 @@ def numbers_of(record: dict[str, Any]) -> dict[str, float]:
             numbers |= {f"{split}/{task}/{metric}": value for metric, value in metrics.items()}
         for task, metrics in evaluation.get("train", {}).items():
             numbers |= {f"train/{task}/{metric}": value for metric, value in metrics.items()}
+        for task, metrics in record.get("test", {}).get("metrics", {}).items():
+            numbers |= {f"test/{task}/{metric}": value for metric, value in metrics.items()}
     return {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from manyheads.parts.metrics import score
 from manyheads.seeding import generator
+from manyheads.studies.columns import measured_by
 from manyheads.studies.statistics import DRAWS
 from manyheads.tasks.task import Task
 
@@ -34,8 +34,7 @@ def drawn_metric(task: Task, metric: str, predictions: np.ndarray, labels: np.nd
         return (counts @ correct).astype(np.float64) / len(labels)
     if metric == "pearson":
         return _correlations(counts.astype(np.float64), predictions.astype(np.float64), labels.astype(np.float64))
-    metrics = tuple(task_metric for task_metric in task.metrics if metric.startswith(task_metric.name))
-    measured_task = replace(task, metrics=metrics)
+    measured_task = measured_by(task, metric)
     drawn = np.empty(SLOW_DRAWS)
     for draw_index, draw in enumerate(counts[:SLOW_DRAWS]):
         examples = np.repeat(np.arange(len(labels)), draw.astype(np.int64))

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
-from manyheads.parts.metrics import overall, primary
+from manyheads.parts.metrics import overall, primary, score
 from manyheads.studies.bootstrap import drawn_metric
 from manyheads.studies.columns import (
     OVERALL,
     choose_columns,
     column_metric,
+    column_reading,
     column_task,
     column_title,
     high_is_best,
     largest_difference,
+    measured_by,
 )
 from manyheads.studies.config import Study
+from manyheads.studies.readings import best_overall_epoch, describe_readings, read_value
 from manyheads.studies.statistics import DRAWS, Difference, Verdict, difference, holm, verdicts
 from manyheads.studies.store import Result
 from manyheads.studies.variants import ALL, Row
@@ -41,6 +45,7 @@ class Cell:
     difference: Difference | None = None  # from the row that is compared with
     corrected: float | None = None  # its p-value among all comparisons of the table (Holm)
     verdict: Verdict | None = None
+    digits: int = 3  # that a table shows
 
     @property
     def mean(self) -> float:
@@ -77,6 +82,7 @@ class StudyTable:
     rows: list[TableRow]
     missing: dict[str, int]  # row → how many of its seeds are not finished
     looks: int = 0  # differences that were looked at
+    about_columns: list[str] = field(default_factory=list)  # what columns other than metrics of best/ on dev show
     notes: list[str] = field(default_factory=list)
 
 
@@ -101,16 +107,26 @@ def make_table(study: Study, base: Recipe, rows: list[Row], finished: FinishedRe
                     if cell.difference is not None:
                         compared.append((cell, high_is_best(column, tasks)))
     set_verdicts(compared)
+    titles = {column: column_title(column, tasks) for column in columns}
     return StudyTable(
         study=study,
-        columns={column: column_title(column, tasks) for column in columns},
+        columns=titles,
         largest_differences={column: largest_difference(column, tasks) for column in columns},
         reference=reference,
         rows=table_rows,
         missing=missing_seeds(study, [row.name for row in rows], finished),
         looks=len(compared),
+        about_columns=describe_readings(titles, _results_of(row_metrics.values())),
         notes=study.notes,
     )
+
+
+def _results_of(rows: Iterable[RowMetrics]) -> list[Result]:
+    results: list[Result] = []
+    for row in rows:
+        for members in row.runs.values():
+            results += members.values()
+    return results
 
 
 def _make_row(study: Study, name: str, columns: list[str], metrics: RowMetrics) -> TableRow:
@@ -118,6 +134,8 @@ def _make_row(study: Study, name: str, columns: list[str], metrics: RowMetrics) 
     cells: dict[str, Cell] = {}
     for column in columns:
         cells[column] = Cell(metrics.values(column), spread=metrics.spread(column))
+        if column_reading(column) == "best_epoch":
+            cells[column].digits = 1
         if isinstance(published, dict):
             cells[column].published = published.get(column)
     costs: list[tuple[float, float, float]] = []
@@ -197,18 +215,39 @@ class RowMetrics:
         return values
 
     def _value(self, column: str, seed: int) -> float | None:
-        if column != OVERALL:
-            task = column_task(column)
-            result = self.result(task, seed)
+        task, reading = column_task(column), column_reading(column)
+        if task == OVERALL:
+            return self._overall_value(column, seed)
+        result = self.result(task, seed)
+        if result is None:
+            return None
+        metric = column_metric(column, self.tasks)
+        if reading is not None:
+            return read_value(result, task, reading, metric)
+        if metric in result.metrics[task]:
+            return result.metrics[task][metric]
+        # another metric than the run's own, of the predictions that are kept
+        scores = score(measured_by(result.tasks[task], metric), result.predictions[task], result.labels[task])
+        return scores.get(metric)
+
+    def _overall_value(self, column: str, seed: int) -> float | None:
+        reading = column_reading(column)
+        if reading == "best_epoch":
+            result = self.runs[seed].get(ALL)  # runs of single tasks have no epoch in common
             if result is None:
                 return None
-            return result.metrics[task].get(column_metric(column, self.tasks))
+            return best_overall_epoch(result)
         scores: Scores = {}
         for name in self._overall_tasks:
             result = self.result(name, seed)
             if result is None:
                 return None
             scores[name] = result.metrics[name]
+            if reading == "test":
+                value = read_value(result, name, reading, primary(result.tasks[name]))
+                if value is None:
+                    return None
+                scores[name] = {primary(self.tasks[name]): value}
         return self._overall(scores)
 
     def drawn(self, column: str, seed: int) -> np.ndarray:
@@ -245,7 +284,9 @@ class RowMetrics:
         return overall(scores, {name: self.tasks[name] for name in scores}, settings.overall, settings.weights)
 
     def spread(self, column: str) -> Difference | None:
-        """How sure the row's mean is, over seeds and dev examples."""
+        """How sure the row's mean is, over seeds and dev examples; None where no predictions are kept."""
+        if column_reading(column) is not None:
+            return None
         values = self.values(column)
         if len(values) < self.fewest_seeds:
             return None
@@ -257,7 +298,12 @@ class RowMetrics:
 
 
 def compare(column: str, ours: RowMetrics, theirs: RowMetrics) -> Difference | None:
-    """Over the seeds that both have; None where they are too few, the metric is undefined, or the runs are the same."""
+    """Over the seeds that both have.
+
+    None where they are too few, the metric is undefined, the runs are the same, or no predictions of it are kept.
+    """
+    if column_reading(column) is not None:
+        return None
     our_values, their_values = ours.values(column), theirs.values(column)
     seeds = [seed for seed in our_values if seed in their_values]
     if len(seeds) < ours.fewest_seeds or _are_equal_runs(column, ours, theirs, seeds[0]):

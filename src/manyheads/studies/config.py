@@ -118,8 +118,8 @@ class Study(Model):
     to: str | None = None
     """The row that the others are compared with; by default the first."""
     metrics: list[str] | None = Field(None, min_length=1)
-    """The table's columns: 'TASK' is a task's primary metric, 'TASK.METRIC' another, 'overall' the overall score. By
-    default every task and overall."""
+    """The table's columns: 'TASK' is a task's primary metric, 'TASK.METRIC' another, 'overall' the overall score; and
+    'TASK.best', 'TASK.best_epoch', 'TASK.train', 'TASK.test' (see Columns). By default every task and overall."""
     layout: Literal["rows", "confusion"] = "rows"
     """'rows': a row per variant, with differences. 'confusion': each variant's confusion matrix, of the first metric's
     task."""

@@ -35,6 +35,8 @@ def footer(table: StudyTable, matrices: Sequence[TransferMatrix] = ()) -> list[s
     for matrix in matrices:
         if matrix.looks:
             lines += _about_transfer(matrix, variance)
+    if table.study.layout == "rows":
+        lines += table.about_columns
     for row, count in all_missing(table, matrices).items():
         text = f"Not finished: {row}, {count} of {planned} seeds"
         if planned - count == 1:

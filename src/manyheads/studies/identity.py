@@ -50,6 +50,8 @@ def _data_fingerprints(recipe: Recipe) -> dict[str, list[Any]]:
         for split in SPLITS:
             sources = getattr(task, split) or []
             fingerprints[f"{name} {split}"] = [_source_fingerprint(source, recipe) for source in sources]
+        if task.test:  # it may have labels, which are measured at the end
+            fingerprints[f"{name} test"] = [_source_fingerprint(source, recipe) for source in task.test]
     return fingerprints
 
 

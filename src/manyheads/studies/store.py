@@ -226,7 +226,8 @@ def _check_optional(run: Record) -> None:
         if key in run and not isinstance(run[key], kind):
             raise ValueError(f"run '{run['identity']}' has a {key} that is no {kind.__name__}")
     for entry in run.get("history", []):
-        if not isinstance(entry["metrics"], dict) or not all(isinstance(entry[key], int) for key in ("step", "epoch")):
+        numbers = [entry[key] for key in ("step", "epoch", "overall")]
+        if not isinstance(entry["metrics"], dict) or not all(isinstance(number, int | float) for number in numbers):
             raise ValueError(f"run '{run['identity']}' has a history of something else")
 
 

@@ -22,6 +22,7 @@ from manyheads.studies.validation import (
     check_metrics,
     check_overrides,
     check_published,
+    check_readings,
     check_row_names,
 )
 from manyheads.studies.variants import PlannedRun, Row, base_recipe, make_rows, plan_runs
@@ -126,6 +127,7 @@ class OpenStudy:
             tasks += [name for name in planned.recipe.tasks if name not in tasks]
         columns = self.study.metrics or [*tasks, OVERALL]
         check_columns(self.study, columns, tasks)
+        check_readings(self.study, columns, [planned.recipe for _, planned in self.runs])
         check_published(self.study, columns, [row.name for row in self.variant_rows])
 
     def check_metrics(self) -> None:

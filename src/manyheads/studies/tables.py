@@ -10,6 +10,7 @@ import numpy as np
 from manyheads.console import duration
 from manyheads.errors import UserError
 from manyheads.storage.csv_text import csv_text
+from manyheads.studies.columns import column_reading
 from manyheads.studies.comparison import Cell, FinishedResults, StudyTable
 from manyheads.studies.store import Result
 from manyheads.studies.transfer import ALONE, WITH_ALL, TransferMatrix
@@ -41,7 +42,7 @@ def values(table: StudyTable) -> Grid:
             if column in published_columns:
                 line[f"paper's {column}"] = ""
                 if cell.published is not None:
-                    line[f"paper's {column}"] = number(cell.published)
+                    line[f"paper's {column}"] = number(cell.published, cell.digits)
         line |= {"steps": f"{row.steps:,.0f}", "examples": f"{row.examples:,.0f}", "time": duration(row.seconds)}
         grid.append(line)
     return grid
@@ -65,7 +66,8 @@ def differences(table: StudyTable) -> Grid:
         if row.name != table.reference and is_compared:
             line = {"variant": row.name}
             for column, title in table.columns.items():
-                line[title] = shown_difference(row.cells[column])
+                if column_reading(column) is None:
+                    line[title] = shown_difference(row.cells[column])
             grid.append(line)
     return grid
 
@@ -131,8 +133,8 @@ def shown_mean(cell: Cell) -> str:
     if not cell.values:
         return "–"
     if cell.deviation is None:
-        return number(cell.mean)
-    return f"{number(cell.mean)} ± {number(cell.deviation)}"
+        return number(cell.mean, cell.digits)
+    return f"{number(cell.mean, cell.digits)} ± {number(cell.deviation, cell.digits)}"
 
 
 def shown_difference(cell: Cell) -> str:
@@ -145,9 +147,9 @@ def shown_difference(cell: Cell) -> str:
     return f"{sign}{size} ± {half} {MARKS[cell.verdict or 'not distinguishable']}"
 
 
-def number(value: float) -> str:
+def number(value: float, digits: int = 3) -> str:
     """.512, 1.204: as the papers print shares."""
-    text = f"{value:.3f}"
+    text = f"{value:.{digits}f}"
     if text.startswith("0."):
         return text[1:]
     return text.replace("-0.", "−.")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError, nearest
 from manyheads.parts.metrics.base import find as find_metric
-from manyheads.studies.columns import OVERALL, metric_name
+from manyheads.studies.columns import (
+    OVERALL,
+    OVERALL_READINGS,
+    READINGS,
+    check_metric,
+    column_reading,
+    column_task,
+    metric_name,
+)
 from manyheads.studies.config import Overrides, Study
 from manyheads.studies.variants import Row
 from manyheads.tasks.load import load_tasks
@@ -58,27 +66,57 @@ def check_row_names(study: Study, rows: Sequence[Row]) -> None:
 
 
 def check_columns(study: Study, columns: list[str], tasks: list[str]) -> None:
-    """Every column names a task and, where it says so, a metric."""
+    """Every column names a task and, where it says so, a metric or what else is read of the task."""
     location = study.location("metrics")
     for column in columns:
         task, _, metric = column.partition(".")
-        if column == OVERALL:
-            continue
         if task == OVERALL:
-            raise UserError(
-                f"{location}: '{OVERALL}' has no metrics of its own, found '{column}'.", code="unknown-metric"
-            )
+            _check_overall_column(location, column, metric)
+            continue
         if task not in tasks:
             raise UserError(f"{location}: no task '{task}'.{nearest(task, [*tasks, OVERALL])}", code="unknown-task")
-        if metric:
+        if metric and metric not in READINGS:
             try:
                 find_metric(metric_name(metric))
             except ValueError as fault:
-                raise UserError(f"{location}: {fault}", code="unknown-metric") from None
-    if study.layout == "confusion" and columns[0] == OVERALL:
+                readings = ", ".join(f"{task}.{reading}" for reading in READINGS)
+                message = f"{location}: {column}: {fault} A column may also be {readings}."
+                raise UserError(message, code="unknown-metric") from None
+    if study.layout == "confusion" and column_task(columns[0]) == OVERALL:
         raise UserError(
             f"{study.location('layout')}: 'confusion' is of one task; name it first in `metrics`.", code="no-task"
         )
+
+
+def _check_overall_column(location: str, column: str, reading: str) -> None:
+    if reading and reading not in OVERALL_READINGS:
+        allowed = ", ".join(f"{OVERALL}.{name}" for name in OVERALL_READINGS)
+        raise UserError(
+            f"{location}: '{OVERALL}' has no metrics of its own, found '{column}'; there are {allowed}.",
+            code="unknown-metric",
+        )
+
+
+def check_readings(study: Study, columns: list[str], recipes: Iterable[Recipe]) -> None:
+    """Every run of a task must measure what a column reads of it."""
+    location = study.location("metrics")
+    for recipe in recipes:
+        for column in columns:
+            task, reading = column_task(column), column_reading(column)
+            if task not in recipe.tasks:
+                continue
+            if reading == "train" and recipe.evaluate.train_examples is None:
+                raise UserError(
+                    f"{location}: '{column}' needs metrics on train, which are not measured; set "
+                    "evaluate.train_examples, such as `set: {evaluate.train_examples: 500}`.",
+                    code="train-not-measured",
+                )
+            if reading == "best" and recipe.evaluate.select is not None:
+                raise UserError(
+                    f"{location}: '{column}' is read from evaluations while training, which are not of dev with "
+                    "evaluate.select; leave out one of the two.",
+                    code="dev-not-evaluated",
+                )
 
 
 def check_published(study: Study, columns: list[str], row_names: list[str]) -> None:
@@ -113,28 +151,17 @@ def _check_published_columns(study: Study, row: str, published: list[str], colum
 def check_metrics(study: Study, base: Recipe) -> None:
     """Whether tasks have the metrics that the table shows. Reads their data, so it is done before training only."""
     columns = study.metrics or []
-    dotted = [column for column in columns if "." in column]
+    dotted = [column for column in columns if "." in column and column_reading(column) is None]
     if not dotted and study.layout == "rows":
         return
     tasks = {name: data.task for name, data in load_tasks(base).items()}
     for column in dotted:
-        name, _, metric = column.partition(".")
-        if name in tasks:
-            _check_metric(study, tasks[name], metric)
+        if column_task(column) in tasks:
+            check_metric(study, column, tasks[column_task(column)])
     if study.layout == "confusion":
         first_task = (columns or list(tasks))[0].partition(".")[0]
         if first_task in tasks:
             _check_confusion(study, tasks[first_task])
-
-
-def _check_metric(study: Study, task: Task, metric: str) -> None:
-    measured = [task_metric.name for task_metric in task.metrics]
-    if metric_name(metric) not in measured:
-        location = study.location("metrics")
-        raise UserError(
-            f"{location}: task '{task.name}' is not measured by '{metric}'.{nearest(metric, measured)}",
-            code="unknown-metric",
-        )
 
 
 def _check_confusion(study: Study, task: Task) -> None:

@@ -173,7 +173,7 @@ class _TaskLoader:
         assert train.labels is not None
         task = resolve_task(self.recipe, self.name, self.columns, reader, train.labels[train.labelled], owner)
         self.notes += _imbalance(task)
-        return TaskData(task, train, dev, select, self._read_test(task), self.row_group, self.notes)
+        return TaskData(task, train, dev, select, self._read_test(task, reader), self.row_group, self.notes)
 
     def _location(self, key: str) -> str:
         return self.recipe.location("tasks", self.name, key)
@@ -202,12 +202,32 @@ class _TaskLoader:
         self._note_skipped(split, dataset)
         return dataset
 
-    def _read_test(self, task: Task) -> Dataset | None:
-        if not self.sources["test"]:
+    def _read_test(self, task: Task, reader: LabelReader) -> Dataset | None:
+        """With labels where all its files have them; else its texts alone."""
+        sources = self.sources["test"]
+        if not sources:
             return None
-        test = read_unlabelled(task, self.sources["test"], self.root, "test", self._location("test"), self.skip_bad)
+        test = self._label_test(reader)
+        if test is None:
+            test = read_unlabelled(task, sources, self.root, "test", self._location("test"), self.skip_bad)
         self._note_skipped("test", test)
         return test
+
+    def _label_test(self, reader: LabelReader) -> Dataset | None:
+        """None where the labels are not there, or say nothing: hidden ones are often written as −1."""
+        names = set(label_columns(self.columns))
+        for source in self.sources["test"]:
+            if not names <= set(next(read_chunks(source, self.root, "test")).columns):
+                return None
+        try:
+            return label_rows(self._read("test"), reader, self.skip_bad, self._location("test"), blanks=True)
+        except UserError as fault:
+            lines = str(fault).splitlines()
+            reason = lines[min(1, len(lines) - 1)].strip()  # of bad rows the first, beneath how many there are
+            self.notes.append(
+                f"{self.name}: test is predicted but not measured, for not all labels are usable: {reason}"
+            )
+            return None
 
     def _note_skipped(self, split: str, dataset: Dataset) -> None:
         if dataset.skipped:

@@ -22,7 +22,9 @@ class Datasets:
     selection: dict[str, TaskTokens]  # evaluated while training: dev, or what `evaluate.select` held out of train
     selection_rows: dict[str, np.ndarray]  # the rows of it that are evaluated
     test: dict[str, TaskTokens]
-    train_rows: dict[str, np.ndarray] = field(default_factory=dict)  # of train that are evaluated: evaluate.train_examples
+    train_rows: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # of train that are evaluated: evaluate.train_examples
     notes: list[str] = field(default_factory=list)  # what was noticed when the files were read
 
     @property

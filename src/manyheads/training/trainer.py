@@ -23,7 +23,7 @@ from manyheads.storage.files import write_text
 from manyheads.training.best_models import OVERALL, BestModels, describe_choice, save_best
 from manyheads.training.conflicts import ConflictMeter, Measured
 from manyheads.training.datasets import batches_of
-from manyheads.training.finish import evaluation_before_training, predict_splits
+from manyheads.training.finish import evaluation_before_training, predict_dev, predict_test
 from manyheads.training.frozen_cache import FrozenCache
 from manyheads.training.gradients.backward import Step
 from manyheads.training.gradients.non_finite import NonFiniteLoss, not_finite_error
@@ -295,7 +295,7 @@ class Trainer:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Evaluate the best model on all of dev, write predictions and metrics.json."""
+        """Evaluate the best model on all of dev and on test, write predictions and metrics.json."""
         main, reporter = self.setup.processes.main, self.setup.reporter
         # the end came before an evaluation, or best/ was lost after it
         if self.progress.changed_since_evaluation or OVERALL not in self.best.best:
@@ -307,7 +307,8 @@ class Trainer:
         run = Run(self.folder)
         self.cache.close()  # which is of the last phase's encoder
         model = run.model.to(self.setup.accelerator.device)
-        dev = predict_splits(model, self.folder, self.datasets, self.recipe, reporter).to_json()
+        dev = predict_dev(model, self.folder, self.datasets, self.recipe, reporter)
+        test = predict_test(model, self.folder, self.datasets, self.recipe, reporter)
         metrics = {
             "dev": dev,
             "model": run.about,
@@ -322,10 +323,15 @@ class Trainer:
         }
         if self.averaging:
             metrics["averaged"] = self.averaging.final_metrics(self.datasets, self.recipe, reporter)
+        if test:
+            metrics["test"] = test
         before = evaluation_before_training(self.log)
         if before is not None and self.datasets.selects_on_dev:
             metrics["before"] = before
-        self.write_log({"event": "end", "dev": dev, "notes": self.datasets.notes})
+        end = {"event": "end", "dev": dev, "notes": self.datasets.notes}
+        if test:
+            end["test"] = test
+        self.write_log(end)
         write_text(self.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
         reporter.say(f"trained {self.progress.step:,} steps in {duration(self.progress.seconds)} → {self.folder}")
         for note in self.datasets.notes:

@@ -155,6 +155,9 @@ def test_numbers() -> None:
     # ranks 1 2 4 3 and 1 2 3 4: Σd² = 2, and 1 − 6·Σd² / (n·(n² − 1))
     assert value("spearman", NUMBERS, values, labels) == pytest.approx(1 - 6 * 2 / (4 * 15))
     assert value("mse", NUMBERS, values, labels) == pytest.approx((1 + 1 + 4 + 4) / 4)
+    assert value("unit-mse", NUMBERS, values, labels) == pytest.approx((1 + 1 + 4 + 4) / 4 / 5**2)  # from 0 to 5
+    unknown = a_task("regression")  # the labels found are 0 to 5 here, and 1 to 3 below
+    assert value("unit-mse", unknown, [1.0, 1.0, 3.0], [1.0, 2.0, 3.0]) == pytest.approx(1 / 3 / 2**2)
     assert value("mae", NUMBERS, values, labels) == pytest.approx((1 + 1 + 2 + 2) / 4)
 
 
@@ -229,7 +232,7 @@ def test_metrics_and_their_papers() -> None:
     assert {part.name: part.paper for part in METRICS} == {
         **dict.fromkeys(("accuracy", "pearson"), "all"),
         **dict.fromkeys(("f1", "precision", "recall", "auc", "macro-f1", "f1-per-class", "mse", "within"), "D"),
-        **dict.fromkeys(("class-mse", "off-by-two", "class-pearson"), "D"),
+        **dict.fromkeys(("class-mse", "off-by-two", "class-pearson", "unit-mse"), "D"),
         **dict.fromkeys(("average-precision", "micro-f1", "exact-match", "calibration-error"), ""),
         **dict.fromkeys(("kappa", "class-mae", "spearman", "mae"), ""),
     }

@@ -48,6 +48,16 @@ def mse(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     return float(mean_squared_error(labels, predicted))
 
 
+@metric("unit-mse", label_types=NUMBER, best="low", scale="error", paper="D")
+def unit_mse(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
+    """Mean squared error with labels brought to 0 to 1, ((p − y)/(high − low))².
+
+    high and low: as in `within`. Paper D's STS error of .028 is of this scale; on STS's own, from 0 to 5, it is .7.
+    """
+    low, high = _bounds(labels, task)
+    return float(np.mean(((predicted - labels) / (high - low)) ** 2))
+
+
 @metric("mae", label_types=NUMBER, best="low", scale="error")
 def mae(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
     """Mean absolute error, |p − y|, in the labels' units."""
@@ -63,5 +73,9 @@ def within(predicted: np.ndarray, labels: np.ndarray, task: Task, *, tolerance: 
     t: `tolerance`; high and low: the largest and smallest label that the task can have, or, where that is not known,
     those found here.
     """
-    low, high = task.bounds or (float(labels.min()), float(labels.max()))
+    low, high = _bounds(labels, task)
     return float((np.abs(predicted - labels) <= tolerance * (high - low)).mean())
+
+
+def _bounds(labels: np.ndarray, task: Task) -> tuple[float, float]:
+    return task.bounds or (float(labels.min()), float(labels.max()))

@@ -29,6 +29,8 @@ def means(table: StudyTable, column: str) -> Figure | None:
 
 def differences(table: StudyTable, column: str) -> Figure | None:
     """A line per row: its difference from the reference with its 95 % interval."""
+    if not any(row.cells[column].difference for row in table.rows):
+        return None  # of such a column no predictions are kept
     rows = [row for row in table.rows if any(cell.difference for cell in row.cells.values())]
     return _draw_rows(table, column, rows, _draw_difference)
 

@@ -41,7 +41,9 @@ def dev_metrics(facts: RunFacts) -> Figure | None:
             axes.plot(*zip(*points, strict=True), marker="o", markersize=3.5, label=label, **line_style(number))
         train_points = metric_points(facts, task_name, x="step", split="train")
         if train_points:
-            axes.plot(*zip(*train_points, strict=True), ":", color=colour(number), label=f"{shorten(task_name)} on train")
+            axes.plot(
+                *zip(*train_points, strict=True), ":", color=colour(number), label=f"{shorten(task_name)} on train"
+            )
     steps = [record["step"] for record in evaluations]
     axes.plot(steps, [record["overall"] for record in evaluations], "--", color=FAINT, label="overall")
     _finish(axes, facts, "on dev and train" if on_train else "on dev")
@@ -51,7 +53,7 @@ def dev_metrics(facts: RunFacts) -> Figure | None:
 
 
 def metric_points(facts: RunFacts, task_name: str, x: str, split: str = "metrics") -> Points:
-    """A task's primary metric on dev, or on 'train', against the 'step', or against the examples 'seen' of all tasks."""
+    """A task's primary metric on dev, or on 'train', against the 'step' or the examples 'seen' of all tasks."""
     metric = facts.primary_metric(task_name)
     points = []
     for record in facts.evaluations(task_name):

@@ -182,7 +182,7 @@ def _value_rows(results: StudyTable) -> list[dict[str, object]]:
                 high = tables.number(cell.mean + cell.spread.half_width)
                 row[title] = f"{tables.number(cell.mean)} ({low} to {high})"
             if row.pop(f"paper's {column}", ""):
-                row[title] = f"{row[title]}\npaper {tables.number(cell.published or 0.0)}"
+                row[title] = f"{row[title]}\npaper {tables.number(cell.published or 0.0, cell.digits)}"
         rows.append(row)
     return rows
 

@@ -40,7 +40,12 @@ def task_section(facts: RunFacts, task_name: str) -> Section:
     predictions = facts.predictions[task_name]
     section = Section(f"task-{task_name}", f"Task {task_name}")
     metrics = facts.metrics["dev"]["metrics"][task_name]
-    section.table([{"metric": metric, "dev": value} for metric, value in metrics.items()], f"metrics-{task_name}")
+    lines: list[dict[str, object]] = [{"metric": metric, "dev": value} for metric, value in metrics.items()]
+    test_metrics = facts.metrics.get("test", {}).get("metrics", {}).get(task_name)
+    if test_metrics is not None:
+        for line, value in zip(lines, test_metrics.values(), strict=True):
+            line["test"] = value
+    section.table(lines, f"metrics-{task_name}")
     if predictions.is_regression:
         _add_number_figures(section, task_name, predictions)
         return section
