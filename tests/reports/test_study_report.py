@@ -37,8 +37,17 @@ def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_p
         assert all(cell in text for cell in line.values())
     assert "Misprint in the paper's T2" in unescape(text)
     names = {file.stem for file in (tmp_path / "figures").iterdir()}
-    each = {f"{kind}-{task}" for kind in ("means", "differences") for task in ("sst", "qqp", "sts")}
-    assert names == {*each, "cost-plot", "transfer-examples"}
+    tasks = ("sst", "qqp", "sts")
+    expected = {"cost-plot", "transfer-examples", "task-bars", "curves-overall"}
+    expected |= {f"{kind}-{task}" for kind in ("means", "differences", "bars", "curves", "losses") for task in tasks}
+    for number in range(1, len(table.rows) + 1):
+        expected |= {f"progress-{number}", f"roc-{number}-qqp", f"confusion-{number}-sst", f"confusion-{number}-qqp"}
+        expected |= {
+            f"scatter-{number}-sts",
+            f"distributions-{number}-sts",
+            *(f"pca-{number}-{task}" for task in tasks),
+        }
+    assert names == expected
 
 
 def test_the_mean_of_a_row_has_an_interval(finished_study: OpenStudy) -> None:

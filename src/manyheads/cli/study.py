@@ -77,25 +77,19 @@ def show_status(
     output: Output = Path("studies"),
     as_json: AsJson = False,
 ) -> None:
-    """How far every run of a study is, and why any has failed."""
-    statuses = open_named_study(study, scale, output, overrides).run_statuses()
+    """Which folder is which row of a study, how far every run is, and why any has failed."""
+    from manyheads.studies.folder import status_line
+
+    opened = open_named_study(study, scale, output, overrides)
+    statuses = opened.run_statuses()
     lines: list[dict[str, Any]] = []
     finished = 0
     for status in statuses:
-        state: str = status.state
-        finished += state == "finished"
-        if state not in ("finished", "to do"):
-            state = f"{state} at {status.share:.0%}"
-        planned = status.planned
-        lines.append(
-            {
-                "row": planned.row,
-                "run": planned.member,
-                "seed": planned.seed,
-                "state": state,
-                "reason": status.reason,
-            }
-        )
+        finished += status.state == "finished"
+        line = status_line(opened.folder, status)
+        if as_json:
+            line["identity"] = status.identity
+        lines.append(line)
     print_table(lines, as_json)
     if not as_json:
         print(f"\n{finished} of {len(statuses)} runs finished")

@@ -80,6 +80,26 @@ def run_status(folder: StudyFolder, identity: str, planned: PlannedRun) -> RunSt
     return RunStatus(planned, identity, "stopped", share)
 
 
+def status_line(folder: StudyFolder, status: RunStatus) -> dict[str, object]:
+    """Which row, task and seed a run is, how far it is, and which folder has it."""
+    state: str = status.state
+    if state not in ("finished", "to do"):
+        state = f"{state} at {status.share:.0%}"
+    run_folder = folder.run(status.identity)
+    shown_folder = str(run_folder)
+    if status.state == "finished" and not run_folder.is_dir():
+        shown_folder = f"{status.identity} (result only)"  # imported, or its folder was deleted
+    planned = status.planned
+    return {
+        "row": planned.row,
+        "run": planned.member,
+        "seed": planned.seed,
+        "state": state,
+        "folder": shown_folder,
+        "reason": status.reason,
+    }
+
+
 def failure_reason(log: Path) -> str:
     """The last error that a run printed, else its last line; empty where the run was only stopped."""
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]

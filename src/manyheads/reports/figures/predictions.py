@@ -144,11 +144,11 @@ def ordinal_errors(predictions: TaskPredictions) -> Figure:
 # --- numbers ----------------------------------------------------------------------------------------------------
 
 
-def predicted_against_true(predictions: TaskPredictions) -> Figure:
+def predicted_against_true(predictions: TaskPredictions, most_points: int = SCATTER_POINTS) -> Figure:
     """A point per example."""
     figure, axes = single_panel(height=3.2)
     labels, predicted = predictions.labels, predictions.predictions
-    rows = np.linspace(0, len(labels) - 1, min(SCATTER_POINTS, len(labels))).astype(int)
+    rows = np.linspace(0, len(labels) - 1, min(most_points, len(labels))).astype(int)
     axes.plot(labels[rows], predicted[rows], "o", markersize=2.5, alpha=0.35, markeredgewidth=0)
     diagonal = [float(labels.min()), float(labels.max())]
     axes.plot(diagonal, diagonal, ":", color=FAINT)
@@ -156,13 +156,17 @@ def predicted_against_true(predictions: TaskPredictions) -> Figure:
     return figure
 
 
-def error_distributions(predictions: TaskPredictions) -> Figure:
-    """The errors, and the distributions of true and predicted values."""
+def error_distributions(predictions: TaskPredictions, absolute: bool = False) -> Figure:
+    """The errors, with their sign or without, and the distributions of true and predicted values."""
     figure, (error_axes, value_axes) = panel_grid(2)
     labels, predicted = predictions.labels, predictions.predictions
-    error_axes.hist(predicted - labels, bins=30, color=colour(1))
-    error_axes.axvline(0, color=FAINT, linestyle=":")
-    label_axes(error_axes, "errors", "predicted − true", "examples")
+    if absolute:
+        error_axes.hist(np.abs(predicted - labels), bins=30, color=colour(1))
+        label_axes(error_axes, "errors", "|predicted − true|", "examples")
+    else:
+        error_axes.hist(predicted - labels, bins=30, color=colour(1))
+        error_axes.axvline(0, color=FAINT, linestyle=":")
+        label_axes(error_axes, "errors", "predicted − true", "examples")
     edges = np.linspace(min(labels.min(), predicted.min()), max(labels.max(), predicted.max()), 25)
     value_axes.hist(labels, bins=edges.tolist(), histtype="step", label="true", linewidth=1.5, color=FAINT)
     value_axes.hist(predicted, bins=edges.tolist(), histtype="step", label="predicted", linewidth=1.5, color=colour(0))

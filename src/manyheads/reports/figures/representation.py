@@ -13,12 +13,11 @@ from manyheads.errors import UserError
 from manyheads.inference.embeddings import Projection, embed_texts, project, spread_rows
 from manyheads.reports.facts import RunFacts
 from manyheads.reports.figures.panels import legend_below, panel_grid
-from manyheads.reports.figures.predictions import largest_classes
-from manyheads.reports.figures.style import FAINT, colour, shorten
+from manyheads.reports.figures.projection import draw_classes
+from manyheads.reports.figures.style import FAINT
 from manyheads.reports.task_predictions import TaskPredictions
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 EXAMPLES = 250  # of a task: enough to see groups
@@ -63,7 +62,7 @@ def draw_embeddings(predictions: TaskPredictions, embeddings: Embeddings) -> Fig
             first, second = projection.points.T
             image = axes.scatter(first, second, c=embeddings.labels, cmap="viridis", s=9, linewidths=0)
         else:
-            _draw_classes(axes, predictions, projection.points, embeddings.labels)
+            draw_classes(axes, predictions, projection.points, embeddings.labels)
         axes.set_title(f"{when} ({sum(projection.explained):.0%})")
         axes.set_xticks([])
         axes.set_yticks([])
@@ -74,16 +73,3 @@ def draw_embeddings(predictions: TaskPredictions, embeddings: Embeddings) -> Fig
     else:
         legend_below(figure)
     return figure
-
-
-def _draw_classes(axes: Axes, predictions: TaskPredictions, points: np.ndarray, labels: np.ndarray) -> None:
-    """The largest classes in colours, all others in grey."""
-    coloured_classes = largest_classes(predictions)
-    small_classes = points[~np.isin(labels, coloured_classes)]
-    if len(small_classes):
-        first, second = small_classes.T
-        axes.plot(first, second, "o", markersize=2, markeredgewidth=0, alpha=0.5, color=FAINT, label="others")
-    for number, class_index in enumerate(coloured_classes):
-        label = shorten(predictions.class_names[class_index])
-        first, second = points[labels == class_index].T
-        axes.plot(first, second, "o", markersize=3, markeredgewidth=0, alpha=0.75, color=colour(number), label=label)

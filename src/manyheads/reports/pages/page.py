@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from manyheads.reports.figures.style import inline_svg
+from manyheads.reports.figures.style import figure_style, inline_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,9 +70,13 @@ class Table:
 @dataclass(frozen=True)
 class FigureBlock:
     key: str
+    title: str  # what screen readers read
     caption: str
     figure: Figure
-    svg: Markup
+
+    @property
+    def svg(self) -> Markup:
+        return Markup(inline_svg(self.figure, self.title, self.key))
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,17 @@ class FigureRow:
     figures: list[FigureBlock]
 
 
-Block = Paragraph | Heading | Details | Table | FigureRow
+@dataclass(frozen=True)
+class Group:
+    """Blocks that open on a click."""
+
+    template: ClassVar[str] = "group"
+    key: str
+    summary: str
+    blocks: list[Block]
+
+
+Block = Paragraph | Heading | Details | Table | FigureRow | Group
 
 
 @dataclass
@@ -103,6 +117,11 @@ class Section:
     def details(self, summary: str, text: str) -> None:
         self.blocks.append(Details(summary, text))
 
+    def group(self, content: Section) -> None:
+        """The blocks of another section, behind its title."""
+        if content.blocks:
+            self.blocks.append(Group(content.key, content.title, content.blocks))
+
     def table(self, rows: Sequence[dict[str, Any]], key: str = "") -> None:
         if rows:
             self.blocks.append(make_table(rows, key))
@@ -111,7 +130,7 @@ class Section:
         """`title` is what screen readers read."""
         if figure is None:
             return
-        block = FigureBlock(key, caption, figure, Markup(inline_svg(figure, title, key)))
+        block = FigureBlock(key, title, caption, figure)
         if self.blocks and isinstance(self.blocks[-1], FigureRow):
             self.blocks[-1].figures.append(block)
         else:
@@ -171,11 +190,21 @@ def render_report(
     filled = [section for section in sections if section.blocks]
     figures: dict[str, Figure] = {}
     for section in filled:
-        for block in section.blocks:
-            if isinstance(block, FigureRow):
-                figures |= {figure.key: figure.figure for figure in block.figures}
-    html = _templates().get_template(template).render(title=title, sections=filled, notes=notes, **lead)
+        figures |= figures_of(section.blocks)
+    with figure_style():
+        html = _templates().get_template(template).render(title=title, sections=filled, notes=notes, **lead)
     return Report(html, figures)
+
+
+def figures_of(blocks: Sequence[Block]) -> dict[str, Figure]:
+    """Figures by their keys, those within groups too."""
+    figures: dict[str, Figure] = {}
+    for block in blocks:
+        if isinstance(block, FigureRow):
+            figures |= {figure.key: figure.figure for figure in block.figures}
+        elif isinstance(block, Group):
+            figures |= figures_of(block.blocks)
+    return figures
 
 
 @cache

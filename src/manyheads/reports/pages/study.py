@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyheads.reports.dev_texts import add_texts
 from manyheads.reports.error_analysis import suspicious_labels
 from manyheads.reports.figures import study as draw_study
 from manyheads.reports.figures.style import figure_style
 from manyheads.reports.findings import Finding
-from manyheads.reports.pages.page import Report, Section, render_report
+from manyheads.reports.pages.page import Report, Section, figures_of, render_report
+from manyheads.reports.pages.study_rows import bar_section, curve_section, row_section
 from manyheads.reports.pages.task import error_row
+from manyheads.reports.paper_figures import coverage
+from manyheads.reports.study_rows import StudyRow, first_predictions, study_rows
 from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.studies import tables
 from manyheads.studies.comparison import Cell, FinishedResults, StudyTable
+from manyheads.studies.folder import status_line
 from manyheads.studies.footer import all_missing, footer
 from manyheads.studies.store import Result
 from manyheads.studies.study import OpenStudy
 from manyheads.studies.transfer import TransferMatrix
-from manyheads.studies.variants import ALL
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MEANS_CAPTION = (
     "Points: seeds. Lines: mean with its 95 % interval over seeds and dev examples. Diamond: the paper's figure."
@@ -33,21 +40,46 @@ COST_CAPTION = "Numbers are those of rows in the table above. Quality with its 9
 TRANSFER_CAPTION = "Change against single-task training; bold is real, ≈ not distinguishable."
 
 
+@dataclass(frozen=True)
+class StudyContent:
+    """What a study's page is rendered from."""
+
+    sections: list[Section]
+    notes: list[str]
+    lead: dict[str, Any]  # what stands before the first section
+
+
 def study_report(opened: OpenStudy) -> Report:
     """The page of a study, of its finished runs."""
+    content = study_content(opened)
+    title = f"{opened.study.name}: report of a study"
+    return render_report("study.html.jinja", title, content.sections, content.notes, content.lead)
+
+
+def study_content(opened: OpenStudy) -> StudyContent:
+    """Sections with their figures drawn, and which of them show what the study covers of its paper."""
     results, matrices = opened.tables()
     finished = opened.finished_results()
     notes = footer(results, matrices)
+    rows = study_rows(results, finished, opened.base)
     with figure_style():
         sections = [
             _result_section(opened, results, finished),
+            bar_section(results),
+            curve_section(rows, opened.base),
             _cost_section(results),
             _transfer_section(matrices),
-            _label_section(opened, results, finished, notes),
+            row_section(rows, opened.folder),
+            _label_section(opened, results, rows, notes),
             _run_section(opened),
         ]
+    figures: dict[str, Figure] = {}
+    for section in sections:
+        figures |= figures_of(section.blocks)
+    row_numbers = {row.name: row.number for row in rows}
     lead = _lead(opened, results, matrices)
-    return render_report("study.html.jinja", f"{opened.study.name}: report of a study", sections, notes, lead)
+    lead["covers"] = coverage(opened.study.paper, opened.study.covers, row_numbers, figures)
+    return StudyContent(sections, notes, lead)
 
 
 def _lead(opened: OpenStudy, results: StudyTable, matrices: Sequence[TransferMatrix]) -> dict[str, Any]:
@@ -60,7 +92,6 @@ def _lead(opened: OpenStudy, results: StudyTable, matrices: Sequence[TransferMat
         "tasks": list(opened.base.tasks),
         "encoder": opened.base.encoder.name,
         "paper": study.paper,
-        "covers": study.covers,
         "findings": study_findings(results, matrices),
     }
 
@@ -174,18 +205,18 @@ def _transfer_section(matrices: Sequence[TransferMatrix]) -> Section:
     return section
 
 
-def _label_section(opened: OpenStudy, results: StudyTable, finished: FinishedResults, notes: list[str]) -> Section:
+def _label_section(opened: OpenStudy, results: StudyTable, rows: list[StudyRow], notes: list[str]) -> Section:
     """Labels that every seed of the reference row contradicts with confidence."""
     section = Section("labels", "Labels to look at")
-    results_of_task = _results_of_row(opened, finished, results.reference)
+    results_of_task: dict[str, list[Result]] = {}
     predictions: dict[str, TaskPredictions] = {}
     folders: dict[Path, None] = {}
+    for row in rows:
+        if row.name == results.reference:
+            results_of_task = row.results
     for task_name, seed_results in results_of_task.items():
-        result = seed_results[0]
-        predictions[task_name] = TaskPredictions(
-            result.tasks[task_name], result.predictions[task_name], result.labels[task_name], ids=result.ids[task_name]
-        )
-        folders[opened.folder.run(result.identity)] = None
+        predictions[task_name] = first_predictions(seed_results, task_name)
+        folders[opened.folder.run(seed_results[0].identity)] = None
     notes += add_texts(predictions, list(folders), opened.base)
     for task_name, task_predictions in predictions.items():
         seeds = [result.predictions[task_name] for result in results_of_task[task_name]]
@@ -196,24 +227,13 @@ def _label_section(opened: OpenStudy, results: StudyTable, finished: FinishedRes
             section.heading(
                 f"{task_name}: all {len(seeds)} seeds of {results.reference} contradict these labels with confidence"
             )
-            rows = [error_row(task_predictions, error) for error in suspicious]
-            section.table(rows, f"suspicious-{task_name}")
+            error_rows = [error_row(task_predictions, error) for error in suspicious]
+            section.table(error_rows, f"suspicious-{task_name}")
     return section
 
 
-def _results_of_row(opened: OpenStudy, finished: FinishedResults, row_name: str) -> dict[str, list[Result]]:
-    """Task → a row's results that have predictions for it, one per seed."""
-    results: dict[str, list[Result]] = {}
-    for members in finished.get(row_name, {}).values():
-        for task_name in opened.base.tasks:
-            result = members.get(task_name) or members.get(ALL)
-            if result is not None and task_name in result.predictions:
-                results.setdefault(task_name, []).append(result)
-    return results
-
-
 def _run_section(opened: OpenStudy) -> Section:
-    """Which runs are not finished, and why some failed."""
+    """Which folder is which row, which runs are not finished, and why some failed."""
     section = Section("runs", "Runs")
     statuses = opened.run_statuses()
     counts = Counter(status.state for status in statuses)
@@ -224,4 +244,7 @@ def _run_section(opened: OpenStudy) -> Section:
             share = f"{status.share:.0%}"
             rows.append({"run": status.planned.label, "state": status.state, "at": share, "reason": status.reason})
     section.table(rows, "open-runs")
+    folders = Section("run-folders", "Which folder is which row")
+    folders.table([status_line(opened.folder, status) for status in statuses], "run-table")
+    section.group(folders)
     return section
