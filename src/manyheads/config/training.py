@@ -27,6 +27,7 @@ def _no_path(value: str) -> str:
     return value
 
 
+Average = Literal["step", "batch"]
 FileName = Annotated[str, AfterValidator(_no_path)]
 
 
@@ -50,6 +51,9 @@ class CombineSettings(Model):
     """Encoder layers on which the aggregator acts (0 is the embeddings); by default on all that tasks share."""
     copies: Literal["float32", "bf16"] = "float32"
     """What the aggregator keeps task gradients in, one copy per task: bf16 takes half the memory."""
+    average: Average = "step"
+    """What a task's loss is where a step has several rounds (training.accumulate): the mean over its examples of the
+    'step', or the mean over rounds of each 'batch' mean, so that a task in 4 of 4 rounds weighs 4 times one in 1."""
 
     @model_validator(mode="before")
     @classmethod

@@ -286,19 +286,21 @@ def _refused_options(task: Task) -> list[tuple[str, str]]:
 
 
 def _batch_reasons(task: Task, recipe: Recipe, processes: int) -> list[tuple[str, str]]:
-    """A loss over the whole batch needs a batch, one batch per step, and all of it in one process."""
+    """A loss over the whole batch needs a batch, which is not averaged with others, and all of it in one process."""
     if not _factory("losses", task.loss).whole_batch:
         return []
     compares = f"'{task.loss.name}' compares the examples of a batch"
     reasons = []
     if (recipe.tasks[task.name].batch_size or recipe.training.batch_size) == 1:
         reasons.append(("loss", f"{compares}, so a batch of one has no loss."))
-    if recipe.training.accumulate > 1:
+    combinations = [recipe.combine, *(phase.combine for phase in recipe.phases or [])]
+    by_step = any(combine is not None and combine.average == "step" for combine in combinations)
+    if recipe.training.accumulate > 1 and by_step:
         reasons.append(
             (
                 "loss",
                 f"{compares}, so it cannot be accumulated over batches; set training.accumulate to 1 and a larger "
-                "batch_size.",
+                "batch_size, or combine.average to batch, which leaves each batch a loss of its own.",
             )
         )
     if processes > 1:

@@ -158,13 +158,13 @@ class Trainer:
             raise self._not_finite(phase, f"the gradient of tasks {', '.join(rows)}", norm, rows)
         setup.optimizer.step()
         setup.optimizer.zero_grad(set_to_none=True)
-        phase.combination.scalarizer.observe(result.losses)
+        phase.combination.scalarizer.observe(result.mean_losses)
         for regulariser in phase.regularisers:
             regulariser.after_step(self.model)
         if self.averaging:
             self.averaging.average.update()
         self.progress.count(rounds, time.monotonic() - began)
-        self.progress.note_losses(result.losses)
+        self.progress.note_losses(result.mean_losses)
         self._log_step(phase, result, phase.peak * factor, norm, conflicts)
         return result.alarmed
 
@@ -255,7 +255,7 @@ class Trainer:
         self, phase: Phase, result: Step, learning_rate: float, norm: float, conflicts: Measured | None
     ) -> None:
         step = self.progress.step - 1  # the one that was taken
-        record: dict[str, Any] = {"event": "step", "loss": result.losses}
+        record: dict[str, Any] = {"event": "step", "loss": result.mean_losses}
         record |= {"learning_rate": learning_rate, "gradient_norm": norm}
         if not isinstance(phase.combination.scalarizer, Sum):
             record["weights"] = result.factors
