@@ -242,6 +242,9 @@ class EvaluateSettings(Model):
 
     every_steps: int | None = Field(None, ge=1)
     """Also evaluate so often within an epoch; null evaluates at the end of every epoch only."""
+    after: Literal["epoch", "task"] = "epoch"
+    """Evaluate after every epoch, or also within it whenever the pass over a 'task' is over, where the sampler takes
+    one task after the other."""
     max_examples: int | None = Field(2000, ge=1)
     """Per task, a fixed random part of dev used while training; the end uses all of it."""
     before: bool = False

@@ -174,7 +174,8 @@ class Trainer:
         if epoch_over:
             self.schedule.phase(step - 1).combination.scalarizer.end_epoch()
         every = self.recipe.evaluate.every_steps
-        if self.progress.changed_since_evaluation and (epoch_over or (every and step % every == 0)):
+        due = epoch_over or step in self.schedule.pass_ends or (every and step % every == 0)
+        if self.progress.changed_since_evaluation and due:
             self.evaluate()
         return epoch_over
 
@@ -183,6 +184,7 @@ class Trainer:
         self.progress.changed_since_evaluation = False
         evaluation = self._evaluate_model()
         record = {"event": "evaluate", **evaluation.to_json(), "seen": self.progress.examples}
+        record |= self.schedule.passes_over(self.progress.step)
         self._say_evaluation(evaluation)
         averaged = None
         if self.averaging:
