@@ -49,7 +49,7 @@ CATALOGUE = {
     "C": ["T2", "T2 E1–E3", "T3", "cosine + MSE against cosine embedding", "SMART on all tasks, §6.4"],
     "D": [
         *("T2", "T4", "T5", "cosine embedding against similarity layer, §4.2", "cap factor"),
-        *("accumulation on and off", "[CLS] against mean"),
+        *("accumulation on and off", "[CLS] against mean", "optimizer, §4.7"),
     ],
     "E": ["T1", "T2", "T3", "T4", "T5", "T6", "F2"],
 }

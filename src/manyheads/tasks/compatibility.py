@@ -52,6 +52,7 @@ def recipe_faults(recipe: Recipe) -> Iterator[Fault]:
             yield Fault(path, f"no task '{name}'.{nearest(name, recipe.tasks)}")
     if not any(recipe.evaluate.weights.get(name, 1.0) for name in recipe.tasks):
         yield Fault(("evaluate", "weights"), "at least one task must have a weight above 0.")
+    yield from _optimizer_faults(recipe)
     yield from _shared_head_faults(recipe)
     yield from _prediction_file_faults(recipe)
     for name, settings in recipe.tasks.items():
@@ -64,6 +65,13 @@ def recipe_faults(recipe: Recipe) -> Iterator[Fault]:
             if reason:
                 yield Fault(("tasks", name, "output"), reason)
     yield from _combination_faults(recipe)
+
+
+def _optimizer_faults(recipe: Recipe) -> Iterator[Fault]:
+    training = recipe.training
+    if training.momentum and training.optimizer != "sgd":
+        reason = f"'{training.optimizer}' has moments of its own; 'momentum' goes with optimizer 'sgd'."
+        yield Fault(("training", "momentum"), reason)
 
 
 def _shared_head_faults(recipe: Recipe) -> Iterator[Fault]:
