@@ -86,7 +86,7 @@ class Ours:
         encoder, found = self.setup.model.encoder, []
         assert isinstance(encoder, Bert)
         for step in stretch:
-            for passing in self.setup.backward._passes(self.setup.rounds(step), None)[""]:
+            for passing, _ in self.setup.backward._passes(self.setup.rounds(step), None)[""]:
                 packed = self.setup.model.pack([(task, inputs) for task, _, inputs in passing])
                 found.append(floor.products(encoder, packed.tokens, whole, backward=True))
         return found

@@ -197,6 +197,10 @@ def test_whole_batch_losses_are_not_accumulated(recipe_file: Callable[..., Path]
         manyheads("train", recipe_file(tasks=tasks), "training.accumulate=2"),
         "tasks.near.loss: 'pearson-loss' compares the examples of a batch, so it cannot be accumulated over batches",
     )
+    batches_apart = manyheads(
+        "plan", recipe_file(tasks=tasks), "training.accumulate=2", "combine.average=batch", "--no-time"
+    )
+    assert "losses by sum of batch means" in batches_apart.stdout, batches_apart.stderr
 
 
 def test_a_saved_task_is_read_back_as_it_was() -> None:

@@ -53,7 +53,7 @@ CATALOGUE = {
     "D": [
         *("T2", "T4", "T5", "cosine embedding against similarity layer, §4.2", "cap factor"),
         *("accumulation on and off, §4.6", "[CLS] against mean", "learnable scale against none, §3.5"),
-        *("frozen against fine-tuned, §3.4", "initial scale, §4.7", "learning rate, §4.7"),
+        *("frozen against fine-tuned, §3.4", "initial scale, §4.7", "learning rate, §4.7", "optimizer, §4.7"),
         "distances of grades and similarities, §5.1",
     ],
     "E": ["T1", "T2", "T3", "T4", "T5", "T6", "F2"],

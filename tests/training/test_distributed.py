@@ -153,8 +153,8 @@ def test_fewer_processes_than_asked_for_and_coupled_losses_are_refused(
 
 SURGERY = {
     "pcgrad": {"losses": {"name": "uncertainty", "learning_rate": 0.05}, "gradients": "pcgrad"},
-    "gradvac": {"losses": {"name": "dynamic-weights", "every": 2}, "gradients": "gradvac"},
-    "geometric mean": "geometric-mean",
+    "gradvac": {"losses": {"name": "dynamic-weights", "every": 2}, "gradients": "gradvac", "average": "batch"},
+    "geometric mean": {"losses": "geometric-mean", "average": "batch"},
     "random weights": "random-weights",
 }
 

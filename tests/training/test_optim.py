@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from building import a_task, toy_model
-from command import manyheads
+from command import check_refused, manyheads
 from manyheads import train
 from manyheads.config.recipe import EncoderSettings
 from manyheads.config.training import Training, trainable_layers
@@ -21,6 +21,7 @@ from manyheads.model.multitask import ManyHeads
 from manyheads.registry import find
 from manyheads.tasks.resolve import load_recipe
 from manyheads.training.optim import build_optimizer, clip_gradients, parameter_groups, rate_factor, set_rates
+from resuming import check_resumed
 
 pytestmark = [pytest.mark.numeric, pytest.mark.slow]
 
@@ -103,6 +104,42 @@ def test_betas_and_epsilon_of_the_second_step_by_hand() -> None:
         m, v = 0.5 * m + 0.5 * g, 0.8 * v + 0.2 * g * g
         w -= 0.1 * (m / (1 - 0.5**step)) / ((v / (1 - 0.8**step)) ** 0.5 + 0.7)
         assert model.weight.item() == pytest.approx(w, abs=1e-6)
+
+
+OPTIMIZERS: list[tuple[dict[str, Any], list[float]]] = [
+    # decay 0.5, rate 0.1, w = 2, gradients 3 and then −1
+    ({"optimizer": "sgd"}, [2 - 0.1 * (3 + 1), 1.6 - 0.1 * (-1 + 0.8)]),
+    ({"optimizer": "sgd", "momentum": 0.9}, [1.6, 1.6 - 0.1 * (0.9 * 4 - 0.2)]),
+    ({"optimizer": "adam"}, [2 - 0.1 * 4 / (4 + 1), 1.92 - 0.1 * (0.98 / 0.75) / ((2.56032 / 0.36) ** 0.5 + 1)]),
+]
+
+
+@pytest.mark.parametrize(("settings", "expected"), OPTIMIZERS, ids=["sgd", "momentum", "adam"])
+def test_two_steps_of_other_optimizers_by_hand(settings: dict[str, Any], expected: list[float]) -> None:
+    """Decay is added to the gradient: 3 + 0.5·2 = 4. Adam with β = (0.5, 0.8) has m = 2, v = 3.2, corrected 4 and 16;
+    then g = −1 + 0.5·1.92 = −0.04, m = 1 − 0.02 = 0.98, v = 2.56 + 0.00032, corrected by 0.75 and 0.36."""
+    model = nn.Linear(1, 1, bias=False).double()
+    with torch.no_grad():
+        model.weight.fill_(2.0)
+    training = Training(learning_rate=0.1, weight_decay=0.5, betas=(0.5, 0.8), epsilon=1.0, **settings)
+    optimizer = build_optimizer(model, training)
+    for gradient, value in zip((3.0, -1.0), expected, strict=True):
+        model.weight.grad = torch.full_like(model.weight, gradient)
+        optimizer.step()
+        assert model.weight.item() == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{"optimizer": "adam"}, {"optimizer": "sgd", "momentum": 0.9}], ids=str)
+def test_a_run_with_another_optimizer_resumes_to_the_same_bits(
+    settings: dict[str, Any], toy_recipe: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, **settings}
+    check_resumed(toy_recipe, monkeypatch, training=training, combine={"name": "uncertainty"})
+
+
+def test_momentum_of_adam_is_refused(recipe_file: Callable[..., Path]) -> None:
+    refused = manyheads("train", recipe_file(), "training.momentum=0.9")
+    check_refused(refused, "training.momentum: 'adamw' has moments of its own; 'momentum' goes with optimizer 'sgd'")
 
 
 # --- layer by layer ------------------------------------------------------------------------------------------------

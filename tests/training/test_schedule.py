@@ -87,6 +87,43 @@ def test_steps_cut_a_phase_within_an_epoch_and_accumulation_rounds_up() -> None:
     assert [len(schedule.rounds(step)) for step in (0, 4, 5, 8)] == [2, 2, 2, 1]
 
 
+def test_evaluations_after_every_tasks_pass_by_hand() -> None:
+    """7 and 3 rounds, two to a step: passes end in steps 4 and 5 (where the epoch does too), then 9 and 10."""
+    recipe = load_recipe(
+        {
+            "tasks": {"a": {"train": "a.csv"}, "b": {"train": "b.csv"}},
+            "sampler": "epoch-round-robin",
+            "training": {"accumulate": 2, "epochs": 2},
+            "evaluate": {"after": "task"},
+        }
+    )
+    sampler_input = SamplerInput({"a": 14, "b": 6}, {"a": 2, "b": 2}, 0)
+    schedule = plan_schedule(recipe, sampler_input)
+    assert schedule.pass_ends == {4: "a", 5: "b", 9: "a", 10: "b"}
+    assert schedule.epoch_ends == [5, 10]
+    assert schedule.passes_over(9) == {"pass": "a", "passes": 3}
+    assert schedule.passes_over(8) == {}
+    by_epoch = recipe.model_copy(update={"evaluate": recipe.evaluate.model_copy(update={"after": "epoch"})})
+    assert plan_schedule(by_epoch, sampler_input).pass_ends == {}
+
+
+def test_every_tasks_pass_is_evaluated_and_the_log_says_whose(recipe_file: Callable[..., Path], toy_data: Path) -> None:
+    training = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3}
+    file = recipe_file(training=training, evaluate={"after": "task"}, sampler="epoch-round-robin")
+    result = manyheads("train", file, "-q")
+    assert result.returncode == 0, result.stderr
+    evaluations = log_of(toy_data / "runs" / "toy", "evaluate")
+    assert [one["pass"] for one in evaluations] == ["mood", "near", "mood", "near"]
+    assert [one["passes"] for one in evaluations] == [1, 2, 3, 4]
+    assert [one["epoch"] for one in evaluations] == [1, 1, 2, 2]
+    assert list(evaluations[0]["seen"]) == ["mood"], "the other task has not been trained yet"
+    check_refused(
+        manyheads("train", file, "sampler=batch-round-robin", "name=mixed"),
+        "evaluate.after: no phase passes over one task after the other; take sampler 'epoch-round-robin'",
+        "[no-passes]",
+    )
+
+
 def test_a_recipe_without_phases_is_one() -> None:
     recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "training": {"epochs": 3, "max_steps": 4}})
     schedule = plan_schedule(recipe, SamplerInput({"a": 8}, {"a": 4}, 0))

@@ -27,6 +27,7 @@ def _no_path(value: str) -> str:
     return value
 
 
+Average = Literal["step", "batch"]
 FileName = Annotated[str, AfterValidator(_no_path)]
 
 
@@ -50,6 +51,9 @@ class CombineSettings(Model):
     """Encoder layers on which the aggregator acts (0 is the embeddings); by default on all that tasks share."""
     copies: Literal["float32", "bf16"] = "float32"
     """What the aggregator keeps task gradients in, one copy per task: bf16 takes half the memory."""
+    average: Average = "step"
+    """What a task's loss is where a step has several rounds (training.accumulate): the mean over its examples of the
+    'step', or the mean over rounds of each 'batch' mean, so that a task in 4 of 4 rounds weighs 4 times one in 1."""
 
     @model_validator(mode="before")
     @classmethod
@@ -112,6 +116,7 @@ def _read_trained(value: Any) -> Any:
 
 Trainable = Annotated[str | list[Layer], BeforeValidator(_read_trained)]
 Shape = Literal["linear", "cosine", "constant"]
+Optimizer = Literal["adamw", "adam", "sgd"]
 
 
 def trainable_layers(trained: str | list[int], depth: int) -> list[int]:
@@ -135,8 +140,13 @@ class Training(Model):
     """Examples per batch of each task."""
     accumulate: int = Field(1, ge=1)
     """Rounds per optimizer step."""
+    optimizer: Optimizer = "adamw"
+    """'adamw' has decoupled weight decay; 'adam' adds the decay to the gradient; 'sgd' has no moments of gradients, and
+    needs a learning rate of another size."""
+    momentum: Share = 0.0
+    """Momentum of 'sgd'."""
     learning_rate: float = Field(5e-5, gt=0)
-    """Peak learning rate of AdamW."""
+    """Peak learning rate."""
     schedule: Shape = "linear"
     """How the rate goes on after the warm-up: to 0 in a line or a half cosine wave, or 'constant'."""
     warmup: float = Field(0.1, ge=0, le=1)
@@ -158,11 +168,11 @@ class Training(Model):
     frozen_gigabytes: float = Field(4.0, ge=0)
     """Room for outputs of frozen layers, which are then computed once; 0 computes them every time."""
     weight_decay: float = Field(0.01, ge=0)
-    """Decoupled decay, not applied to biases and norms."""
+    """Decay, not applied to biases and norms; how it is done the optimizer says."""
     betas: tuple[Share, Share] = (0.9, 0.999)
-    """AdamW's decay rates of the two moments."""
+    """Adam's decay rates of the two moments."""
     epsilon: float = Field(1e-6, gt=0)
-    """AdamW's guard of the division."""
+    """Adam's guard of the division."""
     max_grad_norm: float | None = Field(1.0, gt=0)
     """Largest norm of the gradient; null switches clipping off."""
     precision: Literal["float32", "bf16"] = "float32"
@@ -238,6 +248,9 @@ class EvaluateSettings(Model):
 
     every_steps: int | None = Field(None, ge=1)
     """Also evaluate so often within an epoch; null evaluates at the end of every epoch only."""
+    after: Literal["epoch", "task"] = "epoch"
+    """Evaluate after every epoch, or also within it whenever the pass over a 'task' is over, where the sampler takes
+    one task after the other."""
     max_examples: int | None = Field(2000, ge=1)
     """Per task, a fixed random part of dev used while training; the end uses all of it."""
     train_examples: int | None = Field(None, ge=1)

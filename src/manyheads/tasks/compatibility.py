@@ -52,6 +52,7 @@ def recipe_faults(recipe: Recipe) -> Iterator[Fault]:
             yield Fault(path, f"no task '{name}'.{nearest(name, recipe.tasks)}")
     if not any(recipe.evaluate.weights.get(name, 1.0) for name in recipe.tasks):
         yield Fault(("evaluate", "weights"), "at least one task must have a weight above 0.")
+    yield from _optimizer_faults(recipe)
     yield from _shared_head_faults(recipe)
     yield from _prediction_file_faults(recipe)
     for name, settings in recipe.tasks.items():
@@ -64,6 +65,13 @@ def recipe_faults(recipe: Recipe) -> Iterator[Fault]:
             if reason:
                 yield Fault(("tasks", name, "output"), reason)
     yield from _combination_faults(recipe)
+
+
+def _optimizer_faults(recipe: Recipe) -> Iterator[Fault]:
+    training = recipe.training
+    if training.momentum and training.optimizer != "sgd":
+        reason = f"'{training.optimizer}' has moments of its own; 'momentum' goes with optimizer 'sgd'."
+        yield Fault(("training", "momentum"), reason)
 
 
 def _shared_head_faults(recipe: Recipe) -> Iterator[Fault]:
@@ -286,19 +294,21 @@ def _refused_options(task: Task) -> list[tuple[str, str]]:
 
 
 def _batch_reasons(task: Task, recipe: Recipe, processes: int) -> list[tuple[str, str]]:
-    """A loss over the whole batch needs a batch, one batch per step, and all of it in one process."""
+    """A loss over the whole batch needs a batch, which is not averaged with others, and all of it in one process."""
     if not _factory("losses", task.loss).whole_batch:
         return []
     compares = f"'{task.loss.name}' compares the examples of a batch"
     reasons = []
     if (recipe.tasks[task.name].batch_size or recipe.training.batch_size) == 1:
         reasons.append(("loss", f"{compares}, so a batch of one has no loss."))
-    if recipe.training.accumulate > 1:
+    combinations = [recipe.combine, *(phase.combine for phase in recipe.phases or [])]
+    by_step = any(combine is not None and combine.average == "step" for combine in combinations)
+    if recipe.training.accumulate > 1 and by_step:
         reasons.append(
             (
                 "loss",
                 f"{compares}, so it cannot be accumulated over batches; set training.accumulate to 1 and a larger "
-                "batch_size.",
+                "batch_size, or combine.average to batch, which leaves each batch a loss of its own.",
             )
         )
     if processes > 1:

@@ -83,7 +83,8 @@ class ConflictMeter:
         if not self._affordable(batches, absent, progress):
             return None
         began = time.monotonic()
-        all_tasks = [*rounds, [self._draw(task, progress.step) for task in absent]]
+        drawn_batches = [self._draw(task, progress.step) for task in absent]
+        all_tasks = [*rounds[:-1], [*rounds[-1], *drawn_batches]]  # in no round of their own, which would count as one
         gramians = self.backward.measure(all_tasks, phase.combination, (self.seed, progress.step), phase.regularisers)
         if not gramians:
             return None

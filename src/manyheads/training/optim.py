@@ -1,4 +1,4 @@
-"""AdamW's parameter groups, and the learning rate as a pure function of the step."""
+"""The optimizer and its groups of parameters, and the learning rate as a pure function of the step."""
 
 from __future__ import annotations
 
@@ -90,9 +90,21 @@ def relative_rates(optimizer: torch.optim.Optimizer, peak: float) -> dict[str, f
     }
 
 
-def build_optimizer(model: nn.Module, training: Training, scalarizers: Sequence[Scalarizer] = ()) -> torch.optim.AdamW:
+def build_optimizer(
+    model: nn.Module, training: Training, scalarizers: Sequence[Scalarizer] = ()
+) -> torch.optim.Optimizer:
+    """With g the gradient, η the rate and λ the decay:
+
+    adamw   θ ← (1 − η·λ)·θ − η·m̂/(√v̂ + ε), m and v the running means of g and g²
+    adam    θ ← θ − η·m̂/(√v̂ + ε), with g + λ·θ in place of g
+    sgd     θ ← θ − η·b, b ← μ·b + g + λ·θ (the momentum μ is 0 by default)
+    """
     groups = parameter_groups(model, training, scalarizers)
-    return torch.optim.AdamW(groups, lr=training.learning_rate, betas=training.betas, eps=training.epsilon, fused=True)
+    rate = training.learning_rate
+    if training.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=rate, momentum=training.momentum, fused=True)
+    adam = torch.optim.AdamW if training.optimizer == "adamw" else torch.optim.Adam
+    return adam(groups, lr=rate, betas=training.betas, eps=training.epsilon, fused=True)
 
 
 def set_rates(optimizer: torch.optim.Optimizer, peak: float, factor: float) -> None:

@@ -238,7 +238,7 @@ def _time_evaluations(recipe: Recipe, model: ManyHeads, datasets: Datasets, sche
     began = time.monotonic()
     predict_tasks(model, datasets.selection, recipe.evaluate.tokens_per_pass, timed)
     seconds_per_example = (time.monotonic() - began) / max(1, sum(map(len, timed.values())))
-    evaluations = len(schedule.epoch_ends)
+    evaluations = len({*schedule.epoch_ends, *schedule.pass_ends})
     if recipe.evaluate.every_steps:
         evaluations += schedule.steps // recipe.evaluate.every_steps
     examples = evaluations * sum(map(len, [*evaluated.values(), *datasets.train_rows.values()]))

@@ -39,6 +39,7 @@ class Phase:
     warmup: float
     shape: Shape
     trainable: str | list[int]  # which of the encoder learns
+    pass_ends: dict[int, str]  # steps after which a pass over one task is over → the task; where evaluated then
 
     @property
     def end(self) -> int:
@@ -90,6 +91,21 @@ class Schedule:
     @property
     def epoch_ends(self) -> list[int]:
         return [end for phase in self.phases for end in phase.epoch_ends]
+
+    @property
+    def pass_ends(self) -> dict[int, str]:
+        """Number of steps after which a pass over one task is over → the task; empty unless evaluated then."""
+        ends: dict[int, str] = {}
+        for phase in self.phases:
+            ends |= phase.pass_ends
+        return ends
+
+    def passes_over(self, steps_taken: int) -> dict[str, str | int]:
+        """For the log: whose pass is over after so many steps, and how many are by then; nothing where none is."""
+        ends = self.pass_ends
+        if steps_taken not in ends:
+            return {}
+        return {"pass": ends[steps_taken], "passes": sum(1 for step in ends if step <= steps_taken)}
 
     def phase(self, step: int) -> Phase:
         """The phase of a step; after the last step the last phase."""
@@ -179,9 +195,16 @@ def plan_schedule(recipe: Recipe, sampler_input: SamplerInput) -> Schedule:
                 warmup=_first_set(settings.warmup, training.warmup),
                 shape=settings.schedule or training.schedule,
                 trainable=_first_set(settings.trainable, training.trainable),
+                pass_ends=_pass_ends(recipe, sampler, first, end),
             )
         )
         first = end
+    if recipe.evaluate.after == "task" and not any(phase.pass_ends for phase in phases):
+        raise UserError(
+            f"{recipe.location('evaluate', 'after')}: no phase passes over one task after the other; take sampler "
+            "'epoch-round-robin' or 'sequential', or leave it out.",
+            "no-passes",
+        )
     batch_sizes = {**sampler_input.batch_sizes}
     batch_sizes |= getattr(phases[-1].sampler, "batch_sizes", {})  # some samplers choose them
     return Schedule(tuple(phases), training.accumulate, uncut_steps, batch_sizes)
@@ -219,6 +242,18 @@ def _phase_sampler(recipe: Recipe, number: int, settings: PhaseSettings, sampler
 def _steps_at_epoch_ends(sampler: Sampler, rounds_per_step: int) -> list[int]:
     """After how many steps each epoch is over."""
     return [-(-rounds // rounds_per_step) for rounds in accumulate(sampler.epochs)]
+
+
+def _pass_ends(recipe: Recipe, sampler: Sampler, first: int, end: int) -> dict[int, str]:
+    """Where a phase of these steps is evaluated because a pass is over; of two within a step the later counts."""
+    if recipe.evaluate.after == "epoch":
+        return {}
+    ends = {}
+    for pass_end in getattr(sampler, "pass_ends", ()):
+        step = first - (-pass_end.rounds // recipe.training.accumulate)
+        if step <= end:
+            ends[step] = pass_end.task
+    return ends
 
 
 def _until(end: int, epoch_ends: list[int]) -> tuple[int, ...]:

@@ -220,7 +220,7 @@ class NamedOptimizer:
                 if name.startswith(f"{old_prefix}."):
                     name = f"{prefix}.{name.removeprefix(f'{old_prefix}.')}"
             parameter = parameters[name]
-            if moment != "step":  # which AdamW keeps on the CPU
+            if moment != "step":  # which Adam keeps on the CPU
                 value = value.to(parameter.device)
             self.optimizer.state[parameter][moment] = value
 

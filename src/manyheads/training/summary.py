@@ -98,6 +98,8 @@ def describe_combination(recipe: Recipe, model: ManyHeads, phase: Phase) -> str:
     """'losses by uncertainty, gradients by pcgrad: 3 copies of the shared gradient, 90 MB each'."""
     settings = phase.settings.combine or recipe.combine
     losses = f"losses by {settings.losses.name}"
+    if settings.average == "batch":
+        losses += " of batch means"
     copies = len(phase.settings.tasks or model.tasks)
     if settings.gradients is None:
         if copies < 2 or not recipe.training.conflicts:

@@ -161,13 +161,13 @@ class Trainer:
             raise self._not_finite(phase, f"the gradient of tasks {', '.join(rows)}", norm, rows)
         setup.optimizer.step()
         setup.optimizer.zero_grad(set_to_none=True)
-        phase.combination.scalarizer.observe(result.losses)
+        phase.combination.scalarizer.observe(result.mean_losses)
         for regulariser in phase.regularisers:
             regulariser.after_step(self.model)
         if self.averaging:
             self.averaging.average.update()
         self.progress.count(rounds, time.monotonic() - began)
-        self.progress.note_losses(result.losses)
+        self.progress.note_losses(result.mean_losses)
         self._log_step(phase, result, phase.peak * factor, norm, conflicts)
         return result.alarmed
 
@@ -177,7 +177,8 @@ class Trainer:
         if epoch_over:
             self.schedule.phase(step - 1).combination.scalarizer.end_epoch()
         every = self.recipe.evaluate.every_steps
-        if self.progress.changed_since_evaluation and (epoch_over or (every and step % every == 0)):
+        due = epoch_over or step in self.schedule.pass_ends or (every and step % every == 0)
+        if self.progress.changed_since_evaluation and due:
             self.evaluate()
         return epoch_over
 
@@ -186,6 +187,7 @@ class Trainer:
         self.progress.changed_since_evaluation = False
         evaluation = self._evaluate_model()
         record = {"event": "evaluate", **evaluation.to_json(), "seen": self.progress.examples}
+        record |= self.schedule.passes_over(self.progress.step)
         self._say_evaluation(evaluation)
         if self.datasets.train_rows:
             train = self._evaluate_rows(self.datasets.train, self.datasets.train_rows)
@@ -264,7 +266,7 @@ class Trainer:
         self, phase: Phase, result: Step, learning_rate: float, norm: float, conflicts: Measured | None
     ) -> None:
         step = self.progress.step - 1  # the one that was taken
-        record: dict[str, Any] = {"event": "step", "loss": result.losses}
+        record: dict[str, Any] = {"event": "step", "loss": result.mean_losses}
         record |= {"learning_rate": learning_rate, "gradient_norm": norm}
         if not isinstance(phase.combination.scalarizer, Sum):
             record["weights"] = result.factors

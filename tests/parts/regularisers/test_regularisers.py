@@ -86,7 +86,7 @@ def one_by_one(model: ManyHeads, data: dict[str, Rows], noise: torch.Tensor, sma
     `noise` are the embeddings' perturbations in the order in which the packed batch has its tokens.
     """
     backward = Backward(model, data, 10**9, nullcontext)  # type: ignore[arg-type]
-    (passing,) = backward._passes([ROUND], None)[""]
+    ((passing, _),) = backward._passes([ROUND], None)[""]
     packed = model.pack([(task, inputs) for task, _, inputs in passing], merge=False)
     total = torch.zeros((), dtype=torch.float64)
     for (task, rows, inputs), where in zip(passing, packed.where, strict=True):

@@ -146,6 +146,25 @@ def test_sequential_and_epoch_round_robin() -> None:
 # --- round robin -----------------------------------------------------------------------------------------------
 
 
+def test_where_passes_over_one_task_end() -> None:
+    """Passes of 3, 10 and 2 batches, two epochs of each."""
+    sampler_input = SamplerInput({"a": 6, "b": 20, "c": 5}, {"a": 2, "b": 2, "c": 3}, 5, epochs=2)
+    ends = {
+        "epoch-round-robin": [(3, "a"), (13, "b"), (15, "c"), (18, "a"), (28, "b"), (30, "c")],
+        "sequential": [(3, "a"), (6, "a"), (16, "b"), (26, "b"), (28, "c"), (30, "c")],
+        "batch-round-robin": [],
+    }
+    for name, expected in ends.items():
+        sampler = make(name, sampler_input)
+        assert [(one.rounds, one.task) for one in sampler.pass_ends] == expected
+        for rounds, task in expected:
+            assert [batch.task for batch in sampler.round(rounds - 1)] == [task]
+    ordered = make("epoch-round-robin", sampler_input, order=["c", "a", "b"])
+    assert [(one.rounds, one.task) for one in ordered.pass_ends][:3] == [(2, "c"), (5, "a"), (15, "b")]
+    staggered = make("staggered", sampler_input, first=1)
+    assert [(one.rounds, one.task) for one in staggered.pass_ends] == [(10, "b")], "the rest is mixed"
+
+
 def test_where_an_epoch_ends() -> None:
     sampler_input = SamplerInput({"sst": 8544, "qqp": 61991, "sts": 6040}, dict.fromkeys(("sst", "qqp", "sts"), 16), 0)
     ends = {
@@ -188,6 +207,18 @@ def test_fresh_samples_differ_from_epoch_to_epoch() -> None:
         first, second = (set(rows_of(rounds, "large")) for rounds in by_epoch(make(name, sampler_input)))
         assert len(first) == len(second) == 20
         assert first != second
+
+
+def test_a_fixed_part_is_the_first_epochs_in_another_order() -> None:
+    sampler_input = SamplerInput({"large": 500, "small": 20}, {"large": 10, "small": 10}, 3, 3)
+    fresh = [rows_of(rounds, "large") for rounds in by_epoch(make("balanced", sampler_input))]
+    fixed = [rows_of(rounds, "large") for rounds in by_epoch(make("balanced", sampler_input, draw="fixed"))]
+    assert fixed[0] == fresh[0]
+    assert [set(rows) for rows in fixed] == [set(fresh[0])] * 3
+    assert fixed[1] != fixed[0] != fixed[2] != fixed[1]
+    backwards = make("balanced", sampler_input, draw="fixed")
+    rounds = range(sum(backwards.epochs))
+    assert [flat(backwards.round(index)) for index in reversed(rounds)] == all_rounds(backwards)[::-1]
 
 
 def test_staggered_is_the_largest_alone_and_then_sampled() -> None:

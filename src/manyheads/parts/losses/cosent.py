@@ -20,7 +20,7 @@ class CoSent(ScoreLoss):
 
     s: 2p − 1 where the encoding gives a similarity p (the cosine of `bi-cosine`), else the head's output; y: labels;
     λ (`scale`): 20 for similarities, which lie between −1 and 1, else 1. One value for the whole batch, so a batch has
-    at least two examples, and the gradient cannot be accumulated over batches. (Su, 2022.)
+    at least two examples, and accumulating it over batches needs `combine.average: batch`. (Su, 2022.)
     Relations: `pearson-loss` asks for a straight line, this only for the order; `mse` for the values themselves. With a
     head, predictions have the right order but no right level: look at correlations, not at errors.
     """

@@ -15,8 +15,8 @@ class PearsonLoss(Loss):
     """1 − r: one minus the correlation of outputs and labels over the batch.
 
     r = Σ(x − x̄)(y − ȳ) / √(Σ(x − x̄)²·Σ(y − ȳ)²); x: outputs, y: labels. One value for the whole batch, so a batch has
-    at least two examples, better sixteen and more, and the gradient cannot be accumulated over batches. A batch whose
-    labels are all equal has no correlation and teaches nothing.
+    at least two examples, better sixteen and more, and accumulating it over batches needs `combine.average: batch`. A
+    batch whose labels are all equal has no correlation and teaches nothing.
     Relations: `cosent` asks only for the order; `mse` for the values. Predictions have no right level of their own:
     look at correlations, not at errors.
     """

@@ -57,7 +57,7 @@ class ForwardPass:
     packed: PackedTasks
     embedded: Tensor  # [tokens, width]
     outputs: list[Tensor]  # of each task, [examples, outputs]
-    counts: list[int]  # of each task, its examples in the whole step
+    counts: list[int]  # of each task, what its examples' losses are divided by: by default its examples in the step
     rng_before: RngState  # where torch's generators stood before the embeddings …
     rng_after: RngState  # … and after them
     autocast: Callable[[], AbstractContextManager[None]]

@@ -1,6 +1,6 @@
 """The order in which batches of the tasks come. Importing registers every sampler."""
 
-from manyheads.parts.samplers.base import Batch, Passes, Sampler, SamplerInput
+from manyheads.parts.samplers.base import Batch, PassEnd, Passes, Sampler, SamplerInput
 from manyheads.parts.samplers.blocks import EpochRoundRobin, Sequential
 from manyheads.parts.samplers.capped import Capped
 from manyheads.parts.samplers.round_robin import BatchRoundRobin, MaxSizeCycle, SampledRoundRobin
@@ -18,6 +18,7 @@ __all__ = [
     "Explicit",
     "FullData",
     "MaxSizeCycle",
+    "PassEnd",
     "Passes",
     "Proportional",
     "SampledRoundRobin",

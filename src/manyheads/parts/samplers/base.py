@@ -61,10 +61,19 @@ class Sampler(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class PassEnd:
+    """A pass over one task alone is over. Samplers that take one task after the other list theirs in `pass_ends`."""
+
+    rounds: int  # after so many, counted through all epochs
+    task: str
+
+
 class Epochs:
     """What most samplers share: finding a round's epoch."""
 
     epochs: Sequence[int]
+    pass_ends: Sequence[PassEnd] = ()
 
     def location(self, index: int) -> tuple[int, int]:
         """(epoch, round within it) of a round."""

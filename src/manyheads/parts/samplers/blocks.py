@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from manyheads.parts.samplers.base import Batch, Epochs, Passes, SamplerInput, check_order
+from manyheads.parts.samplers.base import Batch, Epochs, PassEnd, Passes, SamplerInput, check_order
 from manyheads.registry import TaskName, register
 
 
@@ -19,6 +19,8 @@ class Sequential(Epochs):
         self.passes = [Passes(sampler_input, task) for task in check_order(order, list(sampler_input.sizes))]
         self.each = sampler_input.epochs
         self.epochs = [one.batches for one in self.passes for _ in range(sampler_input.epochs)]
+        tasks = [one.task for one in self.passes for _ in range(sampler_input.epochs)]
+        self.pass_ends = [PassEnd(rounds, task) for rounds, task in zip(accumulate(self.epochs), tasks, strict=True)]
         self.epoch_description = (
             f"An epoch is a pass over one task: {sampler_input.epochs} for each task, one task after the other."
         )
@@ -41,6 +43,10 @@ class EpochRoundRobin(Epochs):
         self.passes = [Passes(sampler_input, task) for task in check_order(order, list(sampler_input.sizes))]
         self.ends = list(accumulate(one.batches for one in self.passes))
         self.epochs = [self.ends[-1]] * sampler_input.epochs
+        self.pass_ends = []
+        for epoch in range(sampler_input.epochs):
+            for end, passes in zip(self.ends, self.passes, strict=True):
+                self.pass_ends.append(PassEnd(epoch * self.ends[-1] + end, passes.task))
         self.epoch_description = "An epoch is one pass over every task, one task after the other."
 
     def round(self, index: int) -> list[Batch]:

@@ -12,17 +12,22 @@ from manyheads.registry import TaskName, register
 from manyheads.seeding import generator
 
 Step = Literal["round", "batch"]
+Draw = Literal["fresh", "fixed"]
 EpochEnd = Literal["largest", "smallest"] | TaskName
 
 
 class FreshSample:
-    """Batches of a task of which every epoch takes a fresh random part, each example at most once."""
+    """Batches of a task of which every epoch takes a fresh random part, each example at most once.
 
-    def __init__(self, sampler_input: SamplerInput, task: str, examples: int) -> None:
+    With `draw: fixed` all epochs take the part that the first does, each in an order of its own.
+    """
+
+    def __init__(self, sampler_input: SamplerInput, task: str, examples: int, draw: Draw = "fresh") -> None:
         self.task, self.size, self.seed = task, sampler_input.sizes[task], sampler_input.seed
         self.batch_size = sampler_input.batch_sizes[task]
         self.examples = min(examples, self.size)
         self.row_group = sampler_input.row_groups.get(task) or task
+        self.draw = draw
         self._epoch = -1
         self._drawn = np.empty(0, dtype=np.int64)
 
@@ -33,8 +38,11 @@ class FreshSample:
     def batch(self, number: int) -> Batch:
         epoch, location = divmod(number, self.batches)
         if epoch != self._epoch:
-            self._drawn = generator(self.seed, "sample", self.row_group, epoch).permutation(self.size)[: self.examples]
-            self._epoch = epoch
+            part_of = 0 if self.draw == "fixed" else epoch
+            part = generator(self.seed, "sample", self.row_group, part_of).permutation(self.size)[: self.examples]
+            if self.draw == "fixed" and epoch:
+                part = part[generator(self.seed, "sample order", self.row_group, epoch).permutation(self.examples)]
+            self._drawn, self._epoch = part, epoch
         return Batch(self.task, self._drawn[location * self.batch_size : (location + 1) * self.batch_size])
 
 

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from manyheads.parts.samplers.base import Passes, SamplerInput
-from manyheads.parts.samplers.round_robin import FreshSample, RoundRobin, Step
+from manyheads.parts.samplers.round_robin import Draw, FreshSample, RoundRobin, Step
 from manyheads.registry import register
 
 
 @register("samplers", "balanced", paper="C")
 class Balanced(RoundRobin):
-    """Every epoch a fresh random part of each task, as large as the smallest task; batches in turn.
+    """Every epoch a random part of each task, as large as the smallest task; batches in turn.
 
+    `draw`: every epoch takes a 'fresh' part, or all of them the same ('fixed'), as where data is cut down beforehand.
     Relations: `full-data` uses everything instead, with smaller batches of the small tasks.
     """
 
-    def __init__(self, sampler_input: SamplerInput, *, step: Step = "round") -> None:
+    def __init__(self, sampler_input: SamplerInput, *, draw: Draw = "fresh", step: Step = "round") -> None:
         smallest = min(sampler_input.sizes.values())
         streams: list[Passes | FreshSample] = [
-            FreshSample(sampler_input, task, smallest) for task in sampler_input.sizes
+            FreshSample(sampler_input, task, smallest, draw) for task in sampler_input.sizes
         ]
         counts = [stream.batches for stream in streams]
         super().__init__(sampler_input, streams, counts, max(counts), step)
-        self.epoch_description = f"An epoch is {smallest:,} random examples of every task, as many as the smallest has."
+        which = "random examples" if draw == "fresh" else "examples, always the same,"
+        self.epoch_description = f"An epoch is {smallest:,} {which} of every task, as many as the smallest has."
 
 
 @register("samplers", "full-data", paper="C")

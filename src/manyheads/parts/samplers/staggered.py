@@ -25,6 +25,7 @@ class Staggered(Epochs):
         self.all = SampledRoundRobin(replace(sampler_input, epochs=sampler_input.epochs - first), step=step)
         self.first = sum(self.alone.epochs)
         self.epochs = [*self.alone.epochs, *self.all.epochs]
+        self.pass_ends = self.alone.pass_ends
         self.epoch_description = (
             f"The first {first} epochs are passes over '{large}' alone. Later: {self.all.epoch_description}"
         )

@@ -1,7 +1,8 @@
 """The only place that fills `.grad`.
 
 Losses alone: all batches of a round go through the encoder as one packed pass, or as several where they hold more
-tokens than fit. Losses are sums over examples divided by the step's count, so passes add up to the same gradient.
+tokens than fit. Losses are sums over examples divided by counts of the whole step, or of the whole batch
+(`combine.average`), so passes add up to the same gradient.
 
 Task gradients (an aggregator, a task's layer factors, the diagnosis of conflicts): task by task forward and backward,
 and what the tasks share is moved aside before the next task. No graph is kept, no gradient is copied or stacked.
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from manyheads.config.training import trainable_layers
+from manyheads.config.training import Average, trainable_layers
 from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
@@ -28,7 +29,7 @@ from manyheads.seeding import rng_state, seeded_rng
 from manyheads.training.distributed import Processes
 from manyheads.training.gradients.combination import Combination
 from manyheads.training.gradients.non_finite import NonFiniteLoss
-from manyheads.training.gradients.passes import Pass, count_examples, split_passes
+from manyheads.training.gradients.passes import RoundPass, divisors_of, shares_of_rounds, split_passes
 from manyheads.training.gradients.tables import Rows, WholeTables, add_up_rows, touched_rows_only
 from manyheads.training.gradients.task_gradients import TaskGradients, shared_parameters
 
@@ -37,12 +38,18 @@ from manyheads.training.gradients.task_gradients import TaskGradients, shared_pa
 class Step:
     """What one step's gradient was made of."""
 
-    losses: dict[str, float]  # each task's mean loss over the step's examples
+    losses: dict[str, float]  # of each task, as the scalarizer combines them
+    shares: dict[str, float] = field(default_factory=dict)  # what of it is the share of rounds that have the task
     factors: dict[str, float] = field(default_factory=dict)  # what the scalarizer multiplied each task with
     weights: dict[str, float] = field(default_factory=dict)  # what the aggregator did; empty without one
     gramians: dict[str, Tensor] = field(default_factory=dict)  # of the task gradients, where there were such
     terms: dict[str, float] = field(default_factory=dict)  # what each regulariser added to the losses
     alarmed: bool = False  # whether any process raised the alarm
+
+    @property
+    def mean_losses(self) -> dict[str, float]:
+        """Of each task the mean over its examples, or its batches: comparable from step to step."""
+        return {task: loss / self.shares.get(task, 1.0) for task, loss in self.losses.items()}
 
 
 class Backward:
@@ -77,29 +84,30 @@ class Backward:
     ) -> Step:
         """Add the gradient of one step to `.grad`. `seeds` (the run's, the step's number) decide every draw."""
         self.regularisers = regularisers
-        counts = count_examples(rounds)
+        shares = shares_of_rounds(rounds, combination.average)
+        tasks = list(shares)
         aggregator = combination.aggregator
-        terms = [regulariser.name for regulariser in regularisers if set(regulariser.tasks) & set(counts)]
-        done = Step(dict.fromkeys(counts, 0.0), terms=dict.fromkeys(terms, 0.0))
-        apart = aggregator is not None or any(task in self.layer_factors for task in counts)
-        passes = self._passes(rounds, list(counts) if apart else None)
+        terms = [regulariser.name for regulariser in regularisers if set(regulariser.tasks) & set(tasks)]
+        done = Step(dict.fromkeys(tasks, 0.0), shares, terms=dict.fromkeys(terms, 0.0))
+        apart = aggregator is not None or any(task in self.layer_factors for task in tasks)
+        passes = self._passes(rounds, tasks if apart else None, combination.average)
         surgery = shared_parameters(self.model, combination.layers) if aggregator is not None else {}
         taken = TaskGradients(self.model, surgery, self.processes, combination.copies, self.tables)
         fault: NonFiniteLoss | None = None
         try:
-            done.factors = self._factors(passes, counts, combination, seeds)
+            done.factors = self._factors(passes, tasks, combination, seeds)
             with self._draws(seeds):
                 if apart:
-                    self._task_by_task(passes, counts, done, taken)
+                    self._task_by_task(passes, done, taken)
                 else:
-                    self._merged(passes[""], counts, done, combination)
+                    self._merged(passes[""], done, combination)
         except NonFiniteLoss as loss_fault:  # told to the other processes first, which would wait for this one
             fault = loss_fault
         broken, done.alarmed = self.processes.any([fault is not None, alarm])
         self.processes.add_numbers(done.losses)
         self.processes.add_numbers(done.terms)
         if broken:
-            raise fault or NonFiniteLoss(", ".join(counts), [], float("nan"))
+            raise fault or NonFiniteLoss(", ".join(tasks), [], float("nan"))
         if aggregator is not None:
             self._aggregate(taken, done, aggregator, seeds)
         if self.processes.count > 1:
@@ -142,16 +150,16 @@ class Backward:
         Nothing where a loss is not finite: the step itself says so.
         """
         self.regularisers = regularisers
-        counts = count_examples(rounds)
+        tasks = list(shares_of_rounds(rounds, combination.average))
         before = [(parameter, parameter.grad) for parameter in self.model.parameters()]
         for parameter, _ in before:
             parameter.grad = None
-        done = Step(dict.fromkeys(counts, 0.0), factors=dict.fromkeys(counts, 1.0))
+        done = Step(dict.fromkeys(tasks, 0.0), factors=dict.fromkeys(tasks, 1.0))
         taken = TaskGradients(self.model, shared_parameters(self.model), self.processes, combination.copies)
         fault: NonFiniteLoss | None = None
         with self._draws(seeds, "conflicts"):
             try:
-                self._task_by_task(self._passes(rounds, list(counts)), counts, done, taken)
+                self._task_by_task(self._passes(rounds, tasks, combination.average), done, taken)
             except NonFiniteLoss as loss_fault:
                 fault = loss_fault
         for parameter, gradient in before:
@@ -166,18 +174,22 @@ class Backward:
 
     # --- one packed pass for all tasks, or a pass for each ------------------------------------------------------
 
-    def _passes(self, rounds: list[list[Batch]], tasks: list[str] | None) -> dict[str, list[Pass]]:
+    def _passes(
+        self, rounds: list[list[Batch]], tasks: list[str] | None, average: Average = "step"
+    ) -> dict[str, list[RoundPass]]:
         """This process's share of the rounds as passes: of each task, or of all of them together under ''."""
-        passes_of: dict[str, list[Pass]] = {task: [] for task in tasks or [""]}
+        divisors = divisors_of(rounds, average)
+        passes_of: dict[str, list[RoundPass]] = {task: [] for task in tasks or [""]}
         for task, passes in passes_of.items():
-            for batches in self.processes.share(rounds):
+            for batches, round_divisors in zip(self.processes.share(rounds), divisors, strict=True):
                 groups: dict[tuple[object, ...], list[Batch]] = {}  # a pass is regularised, or read, as a whole
                 for batch in batches:
                     if task in ("", batch.task):
                         has_states = self.data[batch.task].frozen is not None
                         groups.setdefault((has_states, *self._on(batch.task)), []).append(batch)
                 for group in groups.values():
-                    passes += split_passes(self.model, self.data, group, self.tokens_per_pass)
+                    for passing in split_passes(self.model, self.data, group, self.tokens_per_pass):
+                        passes.append(RoundPass(passing, round_divisors))
         return passes_of
 
     def _on(self, task: str) -> list[Regulariser]:
@@ -186,12 +198,12 @@ class Backward:
             regulariser for regulariser in self.regularisers if regulariser.reads_examples and task in regulariser.tasks
         ]
 
-    def _merged(self, passes: list[Pass], counts: dict[str, int], done: Step, combination: Combination) -> None:
+    def _merged(self, passes: list[RoundPass], done: Step, combination: Combination) -> None:
         words = self.model.encoder.words
         by_rows = [words] if words.grad is None and words.device.type == "cpu" else []  # where zeros cost something
-        for passing in passes:
+        for round_pass in passes:
             with touched_rows_only(self.model, by_rows):
-                losses = self._losses(passing, counts, done)
+                losses = self._losses(round_pass, done)
             values = {task: loss.item() for task, loss in losses.items()}
             # not known yet where this is the only pass, whose losses are the step's
             done.factors = done.factors or combination.scalarizer.factors(values)
@@ -204,16 +216,14 @@ class Backward:
         elif words.grad is not None and words.grad.is_sparse:
             words.grad = self.tables.write(words, Rows.of(words.grad))
 
-    def _task_by_task(
-        self, passes: dict[str, list[Pass]], counts: dict[str, int], done: Step, taken: TaskGradients
-    ) -> None:
+    def _task_by_task(self, passes: dict[str, list[RoundPass]], done: Step, taken: TaskGradients) -> None:
         """The gradients of what is taken are put aside for every task; of all else they add up in `.grad`."""
         fault: NonFiniteLoss | None = None
-        for task, some in passes.items():
+        for task, task_passes in passes.items():
             with touched_rows_only(self.model, list(taken.parameters.values())), self._scaled_layers(task):
                 try:
-                    for passing in some:
-                        loss = self._losses(passing, counts, done)[task]
+                    for round_pass in task_passes:
+                        loss = self._losses(round_pass, done)[task]
                         done.losses[task] += loss.item()
                         (done.factors[task] * loss).backward()
                         add_up_rows(taken.parameters.values())
@@ -224,16 +234,16 @@ class Backward:
             raise fault
 
     def _factors(
-        self, passes: dict[str, list[Pass]], counts: dict[str, int], combination: Combination, seeds: tuple[int, int]
+        self, passes: dict[str, list[RoundPass]], tasks: list[str], combination: Combination, seeds: tuple[int, int]
     ) -> dict[str, float]:
         """What the scalarizer multiplies each task's gradient with; {} where only the pass itself will tell."""
         scalarizer = combination.scalarizer
         if scalarizer.affine:
             with seeded_rng(*seeds, "combine"):
-                return scalarizer.factors(dict.fromkeys(counts, 1.0))
+                return scalarizer.factors(dict.fromkeys(tasks, 1.0))
         if self.processes.count == 1 and list(passes) == [""] and len(passes[""]) == 1:
             return {}
-        return scalarizer.factors(self._look_ahead(passes, counts, seeds))
+        return scalarizer.factors(self._look_ahead(passes, tasks, seeds))
 
     def _aggregate(self, taken: TaskGradients, done: Step, aggregator: Aggregator, seeds: tuple[int, int]) -> None:
         done.gramians = taken.gramians()
@@ -245,8 +255,9 @@ class Backward:
             done.weights = dict(zip(taken.tasks, _checked(weights, taken.tasks, aggregator), strict=True))
         taken.fill(done.weights)
 
-    def _losses(self, passing: Pass, counts: dict[str, int], done: Step) -> dict[str, Tensor]:
-        """What a pass adds to the tasks' mean losses: divided by the counts of all, so that parts add up."""
+    def _losses(self, round_pass: RoundPass, done: Step) -> dict[str, Tensor]:
+        """What a pass adds to the tasks' losses: divided by counts over all passes, so that parts add up."""
+        passing, divisors = round_pass
         batches = [(task, inputs) for task, _, inputs in passing]
         regularisers = self._on(passing[0][0])
         before = rng_state(self.model.device)
@@ -264,7 +275,7 @@ class Backward:
             packed,
             embedded,
             outputs,
-            [counts[task] for task, _ in batches],
+            [divisors[task] for task, _ in batches],
             before,
             after,
             self.autocast,
@@ -272,11 +283,11 @@ class Backward:
         for regulariser in regularisers:
             for number, (task, term) in enumerate(zip(packed.tasks, regulariser.terms(forward_pass), strict=True)):
                 values[number] = values[number] + regulariser.weight * term
-                added = regulariser.weight * term.detach().sum().item() / counts[task]
+                added = regulariser.weight * term.detach().sum().item() / divisors[task]
                 done.terms[regulariser.name] = done.terms.get(regulariser.name, 0.0) + added
         losses = {}
-        for (task, rows, _), some in zip(passing, values, strict=True):
-            mean = some.sum() / counts[task]
+        for (task, rows, _), example_losses in zip(passing, values, strict=True):
+            mean = example_losses.sum() / divisors[task]
             if not math.isfinite(value := mean.item()):
                 raise NonFiniteLoss(task, rows, value)
             losses[task] = mean
@@ -296,21 +307,22 @@ class Backward:
         return values
 
     def _look_ahead(
-        self, passes: dict[str, list[Pass]], counts: dict[str, int], seeds: tuple[int, int]
+        self, passes: dict[str, list[RoundPass]], tasks: list[str], seeds: tuple[int, int]
     ) -> dict[str, float]:
         """The step's losses before any gradient, with the dropout masks that the gradient will have."""
-        losses = dict.fromkeys(counts, 0.0)
+        losses = dict.fromkeys(tasks, 0.0)
         fault: NonFiniteLoss | None = None
         with torch.no_grad(), self._draws(seeds):
             try:
-                for passing in (passing for some in passes.values() for passing in some):
-                    for task, loss in self._losses(passing, counts, Step({})).items():
-                        losses[task] += loss.item()
+                for task_passes in passes.values():
+                    for round_pass in task_passes:
+                        for task, loss in self._losses(round_pass, Step({})).items():
+                            losses[task] += loss.item()
             except NonFiniteLoss as loss_fault:
                 fault = loss_fault
         self.processes.add_numbers(losses)
         if self.processes.any([fault is not None])[0]:
-            raise fault or NonFiniteLoss(", ".join(counts), [], float("nan"))
+            raise fault or NonFiniteLoss(", ".join(tasks), [], float("nan"))
         return losses
 
     def _draws(self, seeds: tuple[int, int], purpose: str = "step") -> AbstractContextManager[None]:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
+from manyheads.config.training import Average, CombineSettings
 from manyheads.parts.aggregators.base import Aggregator
 from manyheads.parts.scalarizers.base import Scalarizer
-
-if TYPE_CHECKING:
-    from manyheads.config.training import CombineSettings
 
 COPIES = {"float32": None, "bf16": torch.bfloat16}
 
@@ -26,18 +23,20 @@ class Combination(nn.Module):
         aggregator: Aggregator | None = None,
         layers: Sequence[int] | None = None,
         copies: torch.dtype | None = None,
+        average: Average = "step",
     ) -> None:
         super().__init__()
         self.scalarizer = scalarizer
         self.aggregator = aggregator
         self.layers = layers  # of the encoder, on which the aggregator acts; None: on all that tasks share
         self.copies = copies  # type of the task gradients kept aside; None: as they are
+        self.average: Average = average  # what a task's loss is the mean of
 
 
 def build_combination(settings: CombineSettings, tasks: Sequence[str]) -> Combination:
     """The parts that a recipe names; `tasks/compatibility.py` has said that they go together."""
     scalarizer: Scalarizer = settings.losses.build("scalarizers", tasks)
     if settings.gradients is None:
-        return Combination(scalarizer)
+        return Combination(scalarizer, average=settings.average)
     aggregator: Aggregator = settings.gradients.build("aggregators", tasks)
-    return Combination(scalarizer, aggregator, settings.layers, COPIES[settings.copies])
+    return Combination(scalarizer, aggregator, settings.layers, COPIES[settings.copies], settings.average)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from manyheads.config.training import Average
 from manyheads.model.multitask import Inputs, ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.samplers import Batch
@@ -10,6 +13,13 @@ from manyheads.tokens.packing import Sequence, merge_equal
 
 Pass = list[tuple[str, list[int], Inputs]]  # (task, rows, their encoder inputs)
 Group = list[tuple[str, int, list[Sequence]]]  # examples that stay in one pass: (task, row, its encoder inputs)
+
+
+class RoundPass(NamedTuple):
+    """A pass of one round, and what the losses of each task's examples are divided by."""
+
+    passing: Pass
+    divisors: dict[str, int]
 
 
 def split_passes(
@@ -32,13 +42,32 @@ def split_passes(
     return [_by_task(passing) for passing in split_by_tokens(groups.values(), _tokens, tokens_per_pass)]
 
 
-def count_examples(rounds: list[list[Batch]]) -> dict[str, int]:
-    """Examples of each task in all rounds of a step, over all processes."""
+def divisors_of(rounds: list[list[Batch]], average: Average) -> list[dict[str, int]]:
+    """Round by round, what the losses of a task's examples are divided by; their sum is the task's loss of the step.
+
+    step    N_i, the task's examples in all rounds: every example counts alike, however many batches the task has
+    batch   k·n_ij, the step's k rounds times the examples of the task's batch in round j: the mean over rounds of the
+            batches' means, in which a round without the task counts 0
+
+    Counts are over all processes, and rounds whose batches were all left out are none of the k.
+    """
     counts: dict[str, int] = {}
     for batches in rounds:
         for batch in batches:
             counts[batch.task] = counts.get(batch.task, 0) + len(batch.indices)
-    return counts
+    if average == "step":
+        return [counts] * len(rounds)
+    trained_rounds = sum(1 for batches in rounds if batches)
+    return [{batch.task: trained_rounds * len(batch.indices) for batch in batches} for batches in rounds]
+
+
+def shares_of_rounds(rounds: list[list[Batch]], average: Average) -> dict[str, float]:
+    """Of each task, in which share of the rounds it is, where that is part of its loss; else 1."""
+    tasks = [batch.task for batches in rounds for batch in batches]
+    if average == "step":
+        return dict.fromkeys(tasks, 1.0)
+    trained_rounds = sum(1 for batches in rounds if batches)
+    return {task: tasks.count(task) / trained_rounds for task in tasks}
 
 
 def _skips_encoder(tokens: TaskTokens) -> bool:
