@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -11,7 +12,7 @@ from manyheads.config.faults import explain_faults
 from manyheads.config.load import STUDIES
 from manyheads.config.yaml_file import parse_file
 from manyheads.errors import UserError, nearest
-from manyheads.studies.config import SEED_IS_SET, Overrides, Study
+from manyheads.studies.config import SEED_IS_SET, Overrides, RankedLayers, Study, names_ranked_layers
 
 SECTIONS = ("data", "tasks", "training", "evaluate", "checkpoint")  # of a recipe
 
@@ -82,3 +83,21 @@ def _check_settings(study: Study) -> None:
                     f"by one, such as {key}.{next(iter(value), 'KEY')}.",
                     code="section-replaced",
                 )
+            if names_ranked_layers(value):
+                _check_ranked_layers(study, (*path, key), value)
+
+
+def _check_ranked_layers(study: Study, path: tuple[str, ...], value: dict[str, Any]) -> None:
+    location = study.location(*path)
+    if path[0] == "variants":
+        raise UserError(f"{location}: layers_from stands in `set`, for all variants.", code="ranked-layers")
+    try:
+        RankedLayers.model_validate(value)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(step) for step in fault["loc"])
+        raise UserError(
+            f"{location}: {key}: {fault['msg']}; expected "
+            "{layers_from: STUDY, task: TASK, top: N, otherwise: [LAYERS]}.",
+            code="ranked-layers",
+        ) from None
