@@ -110,6 +110,8 @@ class Scale(Model):
     """Other seeds."""
     set: Overrides = {}
     """Settings that replace the base's, before those of a variant."""
+    variants: dict[str, Overrides] = {}
+    """Settings of single variants at this scale alone, over those that the variant has anyway."""
     leave_out: list[str] = []
     """Variants that this scale does without."""
 
@@ -219,7 +221,11 @@ class Study(Model):
             name = f"{self.name}-{scale_name}"
         if settings.seeds is not None:
             seeds = settings.seeds
-        variants = {name: variant for name, variant in self.variants.items() if name not in settings.leave_out}
+        variants: dict[str, Variant] = {}
+        for variant_name, variant in self.variants.items():
+            if variant_name not in settings.leave_out:
+                row_settings = stacked(variant.set, settings.variants.get(variant_name, {}))
+                variants[variant_name] = variant.model_copy(update={"set": row_settings})
         overrides = stacked(self.set, settings.set)
         ranked: dict[str, RankedLayers] = {}
         for key, value in overrides.items():

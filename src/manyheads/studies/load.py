@@ -53,15 +53,17 @@ def load_study(source: str | Path) -> Study:
 
 
 def _check_scales(study: Study) -> None:
-    """A scale leaves out variants by name, and not all of them."""
+    """A scale changes and leaves out variants by name, and leaves out not all of them."""
     for name, scale in study.scales.items():
-        location = study.location("scales", name, "leave_out")
-        for variant in scale.leave_out:
-            if variant not in study.variants:
-                raise UserError(
-                    f"{location}: no variant '{variant}'.{nearest(variant, study.variants)}", code="unknown-variant"
-                )
+        for key, variants in {"leave_out": scale.leave_out, "variants": list(scale.variants)}.items():
+            for variant in variants:
+                if variant not in study.variants:
+                    location = study.location("scales", name, key)
+                    raise UserError(
+                        f"{location}: no variant '{variant}'.{nearest(variant, study.variants)}", code="unknown-variant"
+                    )
         if set(scale.leave_out) == set(study.variants):
+            location = study.location("scales", name, "leave_out")
             raise UserError(f"{location}: nothing is left to compare.", code="nothing-to-compare")
 
 
@@ -72,6 +74,8 @@ def _check_settings(study: Study) -> None:
         settings["variants", name] = {**variant.set, **variant.grid}
     for name, scale in study.scales.items():
         settings["scales", name, "set"] = scale.set
+        for variant_name, variant_settings in scale.variants.items():
+            settings["scales", name, "variants", variant_name] = variant_settings
     for path, overrides in settings.items():
         if "seed" in overrides:
             raise UserError(f"{study.location(*path)}: {SEED_IS_SET}", code="seed-is-set")
@@ -89,7 +93,7 @@ def _check_settings(study: Study) -> None:
 
 def _check_ranked_layers(study: Study, path: tuple[str, ...], value: dict[str, Any]) -> None:
     location = study.location(*path)
-    if path[0] == "variants":
+    if "variants" in path:
         raise UserError(f"{location}: layers_from stands in `set`, for all variants.", code="ranked-layers")
     try:
         RankedLayers.model_validate(value)
