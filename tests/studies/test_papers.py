@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
 from manyheads.parts.metrics import score
+from manyheads.parts.samplers import SamplerInput
 from manyheads.studies.columns import OVERALL, measured_by
 from manyheads.studies.config import SCALES
 from manyheads.studies.folder import StudyFolder
@@ -18,6 +21,7 @@ from manyheads.studies.smoke import try_studies
 from manyheads.studies.study import OpenStudy
 from manyheads.studies.variants import base_recipe, make_rows, variant_recipe
 from manyheads.tasks.load import load_tasks
+from manyheads.training.schedule import plan_schedule
 
 pytestmark = pytest.mark.slow
 
@@ -44,10 +48,14 @@ CATALOGUE = {
             "T16",
         ),
         *("F1", "F2", "F3", "F4"),
+        "rates at long training, appendix E",
     ],
     "B": [
-        *("T1", "T1 last rows", "T2", "reversed order", "QQP + STS only", "output functions", "pooling", "dropout"),
-        *("task-specific against combined loss", "six SST seeds"),
+        *("T1", "T1 last rows", "T2", "F2", "F3", "F4", "F5", "F6", "F7"),
+        *("reversed order", "QQP + STS only", "output functions", "pooling", "dropout"),
+        *("task-specific against combined loss", "six SST seeds", "higher dropout inside BERT, section 3.1"),
+        *("weight decay and learning rate decay, section 4.2", "higher learning rates, section 4.3"),
+        "differing segment ids, section 5.2",
     ],
     "C": ["T2", "T2 E1–E3", "T3", "cosine + MSE against cosine embedding", "SMART on all tasks, §6.4"],
     "D": [
@@ -59,6 +67,7 @@ CATALOGUE = {
     "E": ["T1", "T2", "T3", "T4", "T5", "T6", "F2"],
 }
 DISTANCES = ("class-mse", "off-by-two", "class-pearson")  # of grades
+FULL_SIZES = {"sst": 8_544, "qqp": 141_498, "sts": 6_040}  # examples in the train files, as paper E counts them
 STUDIES = {name: load_study(name) for name in shipped_studies()}
 
 
@@ -141,6 +150,123 @@ def test_paper_e_knows_no_segments(name: str, scale: str) -> None:
             for task in variant_recipe(study, settings, {}, row.variant).tasks.values():
                 if task.encoding is not None and task.encoding.name.startswith("cross"):
                     assert task.encoding.options == {"segments": False}, (row.name, task)
+
+
+@lru_cache
+def full_recipes(name: str) -> dict[tuple[str, str], Recipe]:
+    """(row, member) → recipe at full scale; no data is read, nor an encoder, so rows of single layers are left out."""
+    study = STUDIES[name].at("full")
+    base = base_recipe(study, {})
+    if any("layer" in variant.each for variant in study.variants.values()):
+        return {("", ""): base}
+    recipes: dict[tuple[str, str], Recipe] = {}
+    for row in make_rows(study, base):
+        for member, settings in row.members.items():
+            recipes[row.name, member] = variant_recipe(study, settings, {}, row.variant)
+    return recipes
+
+
+def row_settings(name: str, row: str) -> dict[str, dict[str, object]]:
+    """Member → all settings of its recipe at full scale."""
+    settings: dict[str, dict[str, object]] = {}
+    for (row_name, member), recipe in full_recipes(name).items():
+        if row_name == row:
+            settings[member] = recipe.model_dump()
+    return settings
+
+
+def steps_and_passes(recipe: Recipe) -> tuple[int, dict[str, float]]:
+    """Optimizer steps, and how often each task is passed over, with all of the papers' data."""
+    sizes = {name: FULL_SIZES[name] for name in recipe.tasks}
+    batch_sizes = dict.fromkeys(sizes, recipe.training.batch_size)
+    schedule = plan_schedule(recipe, SamplerInput(sizes, batch_sizes, recipe.seed))
+    examples = dict.fromkeys(sizes, 0)
+    for step in range(schedule.steps):
+        for batches in schedule.rounds(step):
+            for batch in batches:
+                examples[batch.task] += len(batch.indices)
+    return schedule.steps, {name: examples[name] / size for name, size in sizes.items()}
+
+
+def test_how_long_paper_b_samples() -> None:
+    """With α = 1 an epoch is the full data, else 2,500 steps (section 3.3)."""
+    recipes = full_recipes("papers/b1-main")
+    steps, passes = steps_and_passes(recipes["multitask sampling (α = 1)", ""])
+    assert steps == 97_560, "10 times 534 + 8,844 + 378"
+    assert all(9 < count < 11 for count in passes.values()), passes
+    for row in ("α = .5", "decreasing α", "α = 1, epochs of 2,500 steps"):
+        assert steps_and_passes(recipes[f"multitask sampling ({row})", ""])[0] == 25_000
+    shared = full_recipes("papers/b10-shared-pooler")
+    assert steps_and_passes(shared["α = 1", ""])[0] == 97_560
+    assert steps_and_passes(shared["decreasing α", ""])[0] == 25_000
+
+
+def test_paper_bs_combined_loss_passes_ten_times_over_sst() -> None:
+    for row, recipe in full_recipes("papers/b8-combined-loss").items():
+        assert steps_and_passes(recipe)[1]["sst"] == 10, row
+
+
+def test_paper_as_configuration_d_is_shorter() -> None:
+    epochs = {row: recipe.training.epochs for (row, _), recipe in full_recipes("papers/a15-configurations").items()}
+    assert epochs.pop("Config D") == 150
+    assert set(epochs.values()) == {200}
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "same_name", "same_row"),
+    [
+        *(
+            ("papers/b1-sampling", row, "papers/b1-main", row)
+            for row in STUDIES["papers/b1-sampling"].at("full").variants
+        ),
+        ("papers/b10-shared-pooler", "naive", "papers/b1-main", "naive multitask, sentence concat"),
+        ("papers/a12-rate-long", "1e-5", "papers/a14-hidden-long", "No Hidden Layer"),
+        ("papers/a15-configurations", "Config A", "papers/a6-final", "Final model"),
+        ("papers/a7-confusion-sst", "Final model", "papers/a6-final", "Final model"),
+        ("papers/a7-confusion-quora", "Final model", "papers/a6-final", "Final model"),
+    ],
+)
+def test_rows_that_are_one_training_share_it_at_full_scale(name: str, row: str, same_name: str, same_row: str) -> None:
+    """Where a note or a comment says so."""
+    recipes, same_recipes = row_settings(name, row), row_settings(same_name, same_row)
+    assert recipes
+    assert recipes == same_recipes
+
+
+def test_paper_bs_rows_with_the_same_figures_are_one_model() -> None:
+    """The ablations start from 'naive multitask, pooling in heads' of its table 1: same encoder, poolers and pairs."""
+    table = STUDIES["papers/b1-main"]
+    start = full_recipes("papers/b1-main")["naive multitask, pooling in heads", ""]
+    figures = table.published["naive multitask, pooling in heads"]
+    compared: list[str] = []
+    for name, study in STUDIES.items():
+        if study.paper != "B" or name == "papers/b6-pooling":  # whose hidden layer stands for the pooler
+            continue
+        for row, published in study.published.items():
+            if published == figures:
+                recipe = full_recipes(name)[row, ""]
+                compared.append(name)
+                assert recipe.encoder == start.encoder, name
+                training = recipe.training.model_copy(update={"frozen_dropout": start.training.frozen_dropout})
+                assert training == start.training, name
+                for task, settings in recipe.tasks.items():
+                    assert settings.pooling == start.tasks[task].pooling, name
+                    assert settings.encoding == start.tasks[task].encoding, name
+                    assert settings.head == start.tasks[task].head, name
+    assert len(compared) >= 7, compared
+
+
+@pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if study.paper])
+def test_nothing_is_on_at_full_scale_that_no_paper_prints(name: str) -> None:
+    """No clipping, the best epoch by all of dev, and full precision but for paper D, which names a lower one."""
+    study = STUDIES[name].at("full")
+    base = base_recipe(study, {})
+    assert base.training.max_grad_norm is None
+    assert base.evaluate.max_examples is None
+    assert base.training.precision == "float32" or study.paper == "D"
+    for variant in study.variants.values():
+        keys = {*variant.set, *variant.grid}
+        assert not keys & {"training.max_grad_norm", "training.precision", "evaluate.max_examples"}
 
 
 def test_each_still_runs(tmp_path: Path) -> None:

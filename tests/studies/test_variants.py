@@ -82,6 +82,24 @@ def test_a_row_for_every_layer_and_a_run_for_every_task(tmp_path: Path) -> None:
     assert runs["smart", "qqp"].evaluate.weights == {"sst": 0.0, "qqp": 1.0, "sts": 0.0}, "its best model is qqp's"
 
 
+def test_a_scale_changes_single_rows(tmp_path: Path) -> None:
+    content: dict[str, Any] = {
+        "base": "scales/{scale}",
+        "variants": {"a": {}, "b": {"training.epochs": 9, "training.batch_size": 3}},
+        "scales": {"smoke": {"seeds": 1, "set": {"training.epochs": 4}, "variants": {"b": {"training.epochs": 5}}}},
+    }
+    runs = [planned for _, planned in opened(tmp_path, "smoke", **content).runs]
+    epochs_and_sizes = [(run.row, run.recipe.training.epochs, run.recipe.training.batch_size) for run in runs]
+    assert epochs_and_sizes == [("a", 4, 16), ("b", 5, 3)]
+    assert opened(tmp_path, "small", **content).study.variants["b"].set["training.epochs"] == 9
+    content["scales"]["smoke"]["variants"] = {"c": {}}
+    with pytest.raises(UserError, match="variants: no variant 'c'"):
+        opened(tmp_path, "smoke", **content)
+    content["scales"]["smoke"]["variants"] = {"b": {"seed": 1}}
+    with pytest.raises(UserError, match="a study sets the seed of every run itself"):
+        opened(tmp_path, "smoke", **content)
+
+
 def test_scales_change_base_seeds_and_settings(tmp_path: Path) -> None:
     content: dict[str, Any] = {
         "base": "scales/{scale}",

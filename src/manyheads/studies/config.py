@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from manyheads.config.location import SourceLocations
-from manyheads.config.training import FileName, Model
+from manyheads.config.training import FileName, Layer, Model
 from manyheads.errors import UserError, nearest
 
 Overrides = dict[str, Any]  # as on the command line: {'training.epochs': 1}
@@ -32,6 +32,11 @@ def stacked(*layers: Overrides) -> Overrides:
 def axis_keys(axis: str) -> list[str]:
     """'encoder.dropout, encoder.attention_dropout' → the keys that take the axis' values together."""
     return [key.strip() for key in axis.split(",")]
+
+
+def names_ranked_layers(value: Any) -> bool:
+    """Whether a setting's value is to be read as `RankedLayers`."""
+    return isinstance(value, dict) and "layers_from" in value
 
 
 def check_seeds(value: Any) -> Any:
@@ -90,6 +95,26 @@ class Variant(Model):
         return {"set": {**settings, **plain}, **generating}
 
 
+class RankedLayers(Model):
+    """In `set`, the value of a key that lists layers: the layers that do best alone, as another study found."""
+
+    layers_from: str
+    """The study whose runs train one layer each, such as papers/a5-layers; it is read at the same scale."""
+    task: list[str] = Field(min_length=1)
+    """By whose primary metric layers are ranked; of several tasks, the best layers of each together."""
+    top: int = Field(ge=1)
+    """How many layers of each task."""
+    otherwise: list[Layer] = Field(min_length=1)
+    """The layers as long as that study is not finished in the same folder."""
+
+    @field_validator("task", mode="before")
+    @classmethod
+    def _one_or_more(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return [value]
+        return value
+
+
 class Scale(Model):
     """A size at which a study can be run."""
 
@@ -99,6 +124,8 @@ class Scale(Model):
     """Other seeds."""
     set: Overrides = {}
     """Settings that replace the base's, before those of a variant."""
+    variants: dict[str, Overrides] = {}
+    """Settings of single variants at this scale alone, over those that the variant has anyway."""
     leave_out: list[str] = []
     """Variants that this scale does without."""
 
@@ -124,7 +151,8 @@ class Study(Model):
     base: str
     """The recipe that all variants start from: a file, or a shipped recipe's name. '{scale}' stands for the scale."""
     set: Overrides = {}
-    """Settings for all variants, by dotted key."""
+    """Settings for all variants, by dotted key. A list of layers may come from another study's results:
+    {layers_from: STUDY, task: TASK, top: N, otherwise: [LAYERS]}."""
     variants: dict[str, Variant] = Field(min_length=1)
     """The rows of the table by name."""
     seeds: int | list[int] = 3
@@ -153,6 +181,7 @@ class Study(Model):
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
     _has_all_variants: bool = PrivateAttr(default=True)  # False at a scale that leaves some out
     _scale: str = PrivateAttr(default="")  # at which it is opened
+    _ranked: dict[str, RankedLayers] = PrivateAttr(default_factory=dict)  # key of `set` → where its layers come from
 
     @field_validator("variants", "published", mode="before")
     @classmethod
@@ -206,18 +235,29 @@ class Study(Model):
             name = f"{self.name}-{scale_name}"
         if settings.seeds is not None:
             seeds = settings.seeds
-        variants = {name: variant for name, variant in self.variants.items() if name not in settings.leave_out}
+        variants: dict[str, Variant] = {}
+        for variant_name, variant in self.variants.items():
+            if variant_name not in settings.leave_out:
+                row_settings = stacked(variant.set, settings.variants.get(variant_name, {}))
+                variants[variant_name] = variant.model_copy(update={"set": row_settings})
+        overrides = stacked(self.set, settings.set)
+        ranked: dict[str, RankedLayers] = {}
+        for key, value in overrides.items():
+            if names_ranked_layers(value):
+                ranked[key] = RankedLayers.model_validate(value)
+                overrides[key] = ranked[key].otherwise
         scaled = self.model_copy(
             update={
                 "name": name,
                 "base": (settings.base or self.base).replace("{scale}", scale_name),
                 "seeds": seeds,
-                "set": stacked(self.set, settings.set),
+                "set": overrides,
                 "variants": variants,
             }
         )
         scaled._origin, scaled._folder = self._origin, self._folder
         scaled._has_all_variants, scaled._scale = len(variants) == len(self.variants), scale_name
+        scaled._ranked = ranked
         return scaled
 
     def choose_scale(self, scale: str | None) -> str | None:

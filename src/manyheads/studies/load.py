@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -11,7 +12,7 @@ from manyheads.config.faults import explain_faults
 from manyheads.config.load import STUDIES
 from manyheads.config.yaml_file import parse_file
 from manyheads.errors import UserError, nearest
-from manyheads.studies.config import SEED_IS_SET, Overrides, Study
+from manyheads.studies.config import SEED_IS_SET, Overrides, RankedLayers, Study, names_ranked_layers
 
 SECTIONS = ("data", "tasks", "training", "evaluate", "checkpoint")  # of a recipe
 
@@ -52,15 +53,17 @@ def load_study(source: str | Path) -> Study:
 
 
 def _check_scales(study: Study) -> None:
-    """A scale leaves out variants by name, and not all of them."""
+    """A scale changes and leaves out variants by name, and leaves out not all of them."""
     for name, scale in study.scales.items():
-        location = study.location("scales", name, "leave_out")
-        for variant in scale.leave_out:
-            if variant not in study.variants:
-                raise UserError(
-                    f"{location}: no variant '{variant}'.{nearest(variant, study.variants)}", code="unknown-variant"
-                )
+        for key, variants in {"leave_out": scale.leave_out, "variants": list(scale.variants)}.items():
+            for variant in variants:
+                if variant not in study.variants:
+                    location = study.location("scales", name, key)
+                    raise UserError(
+                        f"{location}: no variant '{variant}'.{nearest(variant, study.variants)}", code="unknown-variant"
+                    )
         if set(scale.leave_out) == set(study.variants):
+            location = study.location("scales", name, "leave_out")
             raise UserError(f"{location}: nothing is left to compare.", code="nothing-to-compare")
 
 
@@ -71,6 +74,8 @@ def _check_settings(study: Study) -> None:
         settings["variants", name] = {**dict.fromkeys(variant.keys), **variant.set}
     for name, scale in study.scales.items():
         settings["scales", name, "set"] = scale.set
+        for variant_name, variant_settings in scale.variants.items():
+            settings["scales", name, "variants", variant_name] = variant_settings
     for path, overrides in settings.items():
         if "seed" in overrides:
             raise UserError(f"{study.location(*path)}: {SEED_IS_SET}", code="seed-is-set")
@@ -82,3 +87,21 @@ def _check_settings(study: Study) -> None:
                     f"by one, such as {key}.{next(iter(value), 'KEY')}.",
                     code="section-replaced",
                 )
+            if names_ranked_layers(value):
+                _check_ranked_layers(study, (*path, key), value)
+
+
+def _check_ranked_layers(study: Study, path: tuple[str, ...], value: dict[str, Any]) -> None:
+    location = study.location(*path)
+    if "variants" in path:
+        raise UserError(f"{location}: layers_from stands in `set`, for all variants.", code="ranked-layers")
+    try:
+        RankedLayers.model_validate(value)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(step) for step in fault["loc"])
+        raise UserError(
+            f"{location}: {key}: {fault['msg']}; expected "
+            "{layers_from: STUDY, task: TASK, top: N, otherwise: [LAYERS]}.",
+            code="ranked-layers",
+        ) from None

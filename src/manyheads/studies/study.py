@@ -15,6 +15,7 @@ from manyheads.studies.config import SEED_IS_SET, Overrides, Study
 from manyheads.studies.folder import RunStatus, StudyFolder, run_status
 from manyheads.studies.identity import run_identity
 from manyheads.studies.load import load_study
+from manyheads.studies.ranked_layers import describe_layers, ranked_layers
 from manyheads.studies.store import Result
 from manyheads.studies.transfer import TransferMatrix, baseline_rows, transfer_matrix
 from manyheads.studies.validation import (
@@ -141,8 +142,34 @@ def open_study(
     """`seeds` stand for those of the study."""
     if "seed" in overrides:
         raise UserError(f"command line: seed: {SEED_IS_SET}", code="seed-is-set")
+    folder = StudyFolder(output)
     study = load_study(source).at(scale)
     study.seeds = seeds or study.seeds
-    opened = OpenStudy(study, StudyFolder(output), overrides)
+    _rank_layers(study, folder, overrides)
+    opened = OpenStudy(study, folder, overrides)
     opened.check()
     return opened
+
+
+def _rank_layers(study: Study, folder: StudyFolder, overrides: Overrides) -> None:
+    """Replace lists of layers by those that another study ranks highest, where it is finished; note which it is."""
+    for key, request in study._ranked.items():
+        if key in overrides:
+            continue
+        layers: list[int] | None = None
+        if folder.results.count():
+            ranking = load_study(_beside(study, request.layers_from)).at(study._scale or None)
+            layers = ranked_layers(request, OpenStudy(ranking, folder, overrides).runs, folder.results)
+        if layers is not None:
+            study.set = {**study.set, key: layers}
+        note = describe_layers(request, layers)
+        if note not in study.notes:
+            study.notes = [*study.notes, note]
+
+
+def _beside(study: Study, source: str) -> str:
+    """A study's file stands beside the one that names it, unless it is a shipped one."""
+    file = study._folder / source
+    if file.is_file():
+        return str(file)
+    return source
