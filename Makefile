@@ -5,6 +5,8 @@
 # make lint   ruff and mypy
 # make smoke  try every shipped study at its smallest scale
 # make docs   rewrite the tables that are generated from the code
+# make defaults       after a key or an option was added: write its default into version 0.1's, as what it did before
+# make paper-recipes  rewrite the stored copy of the shipped studies' recipes, with every default written out
 # make bench        side by side with rivals, tables into docs/benchmarks.md; DATA=FOLDER takes the course's csv files
 # make bench-quick  the main ratios in a few minutes: did a change cost speed?
 # make gpu-check    for someone with a GPU: parity, mixed precision, one epoch
@@ -15,7 +17,7 @@ INSTALLED := .venv/.installed
 # tests run side by side in processes; one thread each, or they would wait for each other
 WORKERS ?= 2
 
-.PHONY: demo test test-quick test-portable lint docs smoke bench bench-quick gpu-check
+.PHONY: demo test test-quick test-portable lint docs defaults paper-recipes smoke bench bench-quick gpu-check
 
 demo: $(INSTALLED)
 	$(BIN)/manyheads demo
@@ -40,6 +42,12 @@ smoke: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/draw_samplers.py
+
+defaults: $(INSTALLED)
+	$(BIN)/python tools/freeze_defaults.py
+
+paper-recipes: $(INSTALLED)
+	$(BIN)/python tests/paper_recipes.py
 
 RIVALS := .venv/.rivals
 ON := $(if $(DATA),--data $(DATA))

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from manyheads.config.defaults import fill_defaults
 from manyheads.config.faults import explain_faults
 from manyheads.config.location import KeyPath, SourceLocations
 from manyheads.config.overrides import apply_overrides
@@ -79,6 +80,7 @@ def _validate(content: dict[str, Any], locations: SourceLocations, base: Path) -
         recipe = Recipe.model_validate(content)
     except ValidationError as error:
         raise explain_faults(error, locations, Recipe) from None
+    recipe = fill_defaults(recipe)
     recipe._locations = locations
     recipe.imports = imports
     recipe.data.root = str(_folder(base, locations, ("data", "root"), recipe.data.root or "."))

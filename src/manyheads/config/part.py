@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, SerializationInfo
 from pydantic_core import CoreSchema, core_schema
 
 from manyheads import registry
@@ -17,6 +17,7 @@ class PartConfig(BaseModel):
     model_config = ConfigDict(frozen=True)
     name: str
     options: dict[str, Any] = {}
+    filled: frozenset[str] = frozenset()  # options that the recipe left open and an earlier version's defaults gave
 
     def build(self, family: str, *given: Any) -> Any:
         return registry.find(family, self.name).factory(*given, **self.options)
@@ -31,7 +32,9 @@ class PartFamily:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(
-            self.read, handler(source), serialization=core_schema.plain_serializer_function_ser_schema(dump_part)
+            self.read,
+            handler(source),
+            serialization=core_schema.plain_serializer_function_ser_schema(_dump_in_recipe, info_arg=True),
         )
 
     def read(self, value: Any) -> Any:
@@ -45,6 +48,16 @@ class PartFamily:
             raise ValueError(f"expected a name, or a mapping with 'name' and options, found {value!r}")
         part = load_part(value)
         return PartConfig(name=part.name, options=registry.find(self.family, part.name).check(part.options))
+
+
+AS_WRITTEN = {"as written": True}  # context of a recipe's dump that leaves out what was filled in
+
+
+def _dump_in_recipe(part: PartConfig | None, info: SerializationInfo) -> Any:
+    if part is not None and info.context == AS_WRITTEN:
+        options = {name: value for name, value in part.options.items() if name not in part.filled}
+        part = part.model_copy(update={"options": options})
+    return dump_part(part)
 
 
 def dump_part(part: PartConfig | None) -> Any:

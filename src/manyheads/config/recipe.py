@@ -66,6 +66,8 @@ class Recipe(Model):
     """One line for `manyheads recipes`."""
     imports: list[str] = []
     """Python files whose parts the recipe may name: local files only, relative to the recipe's folder."""
+    defaults: Literal["0.1"] | None = None
+    """Fill in what the recipe leaves out as this version did; null fills in today's defaults."""
     encoder: EncoderSettings = EncoderSettings()
     """The shared encoder; a plain name will do."""
     data: DataSettings = DataSettings()
@@ -105,6 +107,11 @@ class Recipe(Model):
     @classmethod
     def _by_name(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("defaults", mode="before")
+    @classmethod
+    def _version_as_words(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, float) else value  # YAML reads 0.1 as a number
 
     @field_validator("regularise", mode="before")
     @classmethod

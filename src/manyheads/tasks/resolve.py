@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from manyheads import registry
 from manyheads.config.faults import list_faults
 from manyheads.config.load import read_recipe
 from manyheads.config.part import PartConfig
@@ -21,12 +20,12 @@ from manyheads.errors import UserError
 from manyheads.tasks.compatibility import (
     Fault,
     brought_pooling,
-    gives_similarity,
     recipe_faults,
     refuse,
     task_faults,
 )
 from manyheads.tasks.kind import LabelDeclaration, all_kinds, find_kind
+from manyheads.tasks.part_defaults import ENCODINGS, HEADS, OUTPUTS, PartDefaults, encoding_case, text_case
 from manyheads.tasks.task import PARTS, Task
 
 
@@ -80,7 +79,7 @@ def resolve_task(
     kind = find_kind(reader.kind)
     statistics = kind.statistics(labels, reader, settings.scale)
     bounds, offset, unit = statistics.bounds, statistics.offset, statistics.unit
-    parts = default_parts(settings, pair=len(columns.text) == 2, reader=reader)
+    parts = default_parts(recipe, name, pair=len(columns.text) == 2, reader=reader)
     if owner is not None:
         refuse(_shared_head_faults(recipe, name, len(columns.text), reader, owner), recipe)
         parts = {part: getattr(owner, part) for part in PARTS}
@@ -102,21 +101,22 @@ def resolve_task(
     refuse(task_faults(task, recipe), recipe)
     if task.metrics:
         return task
-    return replace(task, metrics=tuple(PartConfig(name=metric) for metric in kind.default_metrics(task)))
+    return replace(task, metrics=PartDefaults(recipe.defaults).metrics(task))
 
 
-def default_parts(settings: TaskSettings, pair: bool, reader: LabelReader) -> dict[str, PartConfig]:
+def default_parts(recipe: Recipe, name: str, pair: bool, reader: LabelReader) -> dict[str, PartConfig]:
     """The parts as named, else those of the encoding, the head and the kind."""
-    encoding = settings.encoding or PartConfig(name="cross" if pair else "single")
-    similarity = gives_similarity(encoding)
-    head = settings.head or PartConfig(name="none" if similarity else "linear")
-    encoding_pooling = registry.find("encodings", encoding.name).factory.pooling
+    settings, defaults = recipe.tasks[name], PartDefaults(recipe.defaults)
+    texts = text_case(pair)
+    encoding = settings.encoding or defaults.part("encoding", texts, ENCODINGS[texts])
+    gives = encoding_case(encoding)
+    head = settings.head or defaults.part("head", gives, HEADS[gives])
     return {
         "encoding": encoding,
-        "pooling": settings.pooling or brought_pooling(head) or PartConfig(name=encoding_pooling),
+        "pooling": settings.pooling or brought_pooling(head) or defaults.pooling(encoding),
         "head": head,
-        "output": settings.output or PartConfig(name="similarity" if similarity else "raw"),
-        "loss": settings.loss or PartConfig(name=find_kind(reader.kind).default_loss(reader)),
+        "output": settings.output or defaults.part("output", gives, OUTPUTS[gives]),
+        "loss": settings.loss or defaults.loss(reader),
     }
 
 
