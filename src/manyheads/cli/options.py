@@ -24,6 +24,9 @@ Imports = Annotated[
 ModelOption = Annotated[str, typer.Option("--model", help="Which model of the run: best, or best-TASK.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+TakeLock = Annotated[
+    bool, typer.Option("--take-lock", help="Also where another machine, whose process is gone, holds the run's lock.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run folder of the same name.")]
 
 

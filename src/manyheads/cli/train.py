@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from manyheads.cli.options import AsJson, Overrides, Overwrite, Quiet, RecipeArgument, RunArgument, read_recipe
+from manyheads.cli.options import (
+    AsJson,
+    Overrides,
+    Overwrite,
+    Quiet,
+    RecipeArgument,
+    RunArgument,
+    TakeLock,
+    read_recipe,
+)
 from manyheads.console import print_metrics
 
 
@@ -31,7 +40,7 @@ def pretrain(
     print(start_pretraining(read_recipe(recipe, overrides), overwrite, quiet))
 
 
-def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> None:
+def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False, take_lock: TakeLock = False) -> None:
     """Go on with a run that was stopped or killed, to the same result."""
     from manyheads.cli.run_report import write_run_report
     from manyheads.pretraining import is_pretraining, resume_pretraining
@@ -40,10 +49,10 @@ def resume(run: RunArgument, as_json: AsJson = False, quiet: Quiet = False) -> N
     from manyheads.training.loop import resume as resume_training
 
     if is_pretraining(run):
-        print(resume_pretraining(run, quiet))
+        print(resume_pretraining(run, quiet, take_lock))
         return
     was_finished = is_finished(Run(run))
-    finished = resume_training(run, quiet)
+    finished = resume_training(run, quiet, take_lock)
     if not was_finished:
         write_run_report(finished, quiet)
     print_metrics(finished.metrics, as_json)

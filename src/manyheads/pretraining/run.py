@@ -29,6 +29,7 @@ from manyheads.pretraining.head import FILE, load_head
 from manyheads.pretraining.masked_lm import MaskedLanguageModel, MaskedTask
 from manyheads.pretraining.masking import Vocabulary
 from manyheads.pretraining.texts import collect_texts
+from manyheads.runs.lock import check_not_training
 from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.seeding import generator
 from manyheads.storage.files import restore_folder, write_folder, write_text
@@ -39,7 +40,7 @@ from manyheads.training.device import start_accelerator
 from manyheads.training.distributed import Processes
 from manyheads.training.loop import run_steps
 from manyheads.training.optim import build_optimizer, rate_factor, set_rates
-from manyheads.training.run_folder import check_free, has_checkpoint, open_folder
+from manyheads.training.run_folder import check_free, has_checkpoint, locked_folder, open_folder
 from manyheads.training.setup import machine_facts
 from manyheads.training.state import DataUnchanged, MachineUnchanged, NamedOptimizer, Progress, TrainingState
 
@@ -55,11 +56,13 @@ def pretrain(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Pa
     return _pretrain(recipe, folder, Reporter(quiet), overwrite)
 
 
-def resume_pretraining(folder: Path, quiet: bool = False) -> Path:
+def resume_pretraining(folder: Path, quiet: bool = False, take_lock: bool = False) -> Path:
     """Go on with pre-training that was stopped or killed, to the same result."""
     if (folder / ENCODER).is_dir():
         return folder / ENCODER
-    return _pretrain(load_run_recipe(folder / "recipe.yaml"), folder, Reporter(quiet), overwrite=False)
+    check_not_training(folder, take_lock)
+    recipe = load_run_recipe(folder / "recipe.yaml")
+    return _pretrain(recipe, folder, Reporter(quiet), overwrite=False, take_lock=take_lock)
 
 
 def is_pretraining(folder: Path) -> bool:
@@ -68,14 +71,15 @@ def is_pretraining(folder: Path) -> bool:
     return first is not None and first["event"] == "pretrain"
 
 
-def _pretrain(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool) -> Path:
+def _pretrain(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool, take_lock: bool = False) -> Path:
     _check_settings(recipe, reporter)
     accelerator = start_accelerator(recipe, reporter)
     pretrainer = Pretrainer(recipe, folder, accelerator, _load(recipe, accelerator.device, reporter))
     reporter.say(f"{pretrainer.describe()} → {folder}")
-    pretrainer.open(reporter, overwrite)
-    run_steps(pretrainer, recipe.checkpoint.every_steps, reporter, Processes())
-    return pretrainer.finish(reporter)
+    with locked_folder(folder, Processes(), take_lock):
+        pretrainer.open(reporter, overwrite)
+        run_steps(pretrainer, recipe.checkpoint.every_steps, reporter, Processes())
+        return pretrainer.finish(reporter)
 
 
 def _check_settings(recipe: Recipe, reporter: Reporter) -> None:

@@ -23,6 +23,7 @@ from manyheads.model.folder_checks import MODEL_FILE, printable
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.saved_tasks import is_registered, unknown_parts
 from manyheads.model.task_tokens import TaskTokens
+from manyheads.runs.lock import find_holder
 from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.storage.files import restore_folder
 from manyheads.tasks.load import load_tasks
@@ -87,8 +88,7 @@ class Run:
         if not folder.is_dir():
             models = [path.name for path in self.folder.glob("best*") if path.is_dir()]
             if not models:
-                advice = f"`manyheads resume {self.folder}` finishes the run."
-                raise UserError(f"{self.folder}: no model yet. {advice}", code="no-model-yet")
+                raise UserError(f"{self.folder}: no model yet. {self._how_to_get_one()}", code="no-model-yet")
             hint = nearest(self.model_name, models)
             raise UserError(f"{self.folder}: no model '{self.model_name}'.{hint}", code="no-such-model")
         try:
@@ -97,6 +97,12 @@ class Run:
             if fault.code == "unknown-part":
                 raise self._name_imports(fault) from None
             raise
+
+    def _how_to_get_one(self) -> str:
+        holder = find_holder(self.folder)
+        if holder is None:
+            return f"`manyheads resume {self.folder}` finishes the run."
+        return f"It is being trained by {holder.describe()}; the first evaluation writes one."
 
     def log(self) -> list[dict[str, Any]]:
         """The records of log.jsonl so far; the run may still write it."""

@@ -10,12 +10,13 @@ from manyheads.config.load import load_run_recipe
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
 from manyheads.errors import Interrupted, UserError
+from manyheads.runs.lock import check_not_training
 from manyheads.runs.run import Run
 from manyheads.runs.trackers import tracking
 from manyheads.storage.files import restore_folder
 from manyheads.training.distributed import Processes
 from manyheads.training.interrupt import stop_signals
-from manyheads.training.run_folder import check_free, checkpoints_of, has_checkpoint
+from manyheads.training.run_folder import check_free, checkpoints_of, has_checkpoint, locked_folder
 from manyheads.training.setup import assemble
 from manyheads.training.state import Progress, TrainingState
 from manyheads.training.trainer import Trainer
@@ -33,12 +34,16 @@ def train(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Run:
     return _train(recipe, folder, Reporter(quiet), overwrite)
 
 
-def resume(folder: str | Path, quiet: bool = False) -> Run:
-    """Go on with a run that was stopped or killed; the result is the same as if it had not been."""
+def resume(folder: str | Path, quiet: bool = False, take_lock: bool = False) -> Run:
+    """Go on with a run that was stopped or killed; the result is the same as if it had not been.
+
+    `take_lock`: even where the run is locked by another machine, whose process is gone.
+    """
     run = Run(folder)
     if not is_finished(run):
+        check_not_training(run.folder, take_lock)  # before any work is done
         recipe = load_run_recipe(run.folder / "recipe.yaml")  # runs what it imports: the user trained with it
-        _train(recipe, run.folder, Reporter(quiet))
+        _train(recipe, run.folder, Reporter(quiet), take_lock=take_lock)
     return run
 
 
@@ -47,12 +52,12 @@ def is_finished(run: Run) -> bool:
     return bool(run.metrics) and (run.folder / "best").is_dir()
 
 
-def _train(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = False) -> Run:
+def _train(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = False, take_lock: bool = False) -> Run:
     resuming = not overwrite and has_checkpoint(folder)
     setup = assemble(recipe, reporter, folder if resuming else None)
     trainer = Trainer(setup, folder)
-    trainer.open(overwrite)
-    with tracking(recipe, setup.accelerator):
+    with locked_folder(folder, setup.processes, take_lock), tracking(recipe, setup.accelerator):
+        trainer.open(overwrite)
         run_steps(trainer, recipe.checkpoint.every_steps, setup.reporter, setup.processes)
         trainer.finish()
     setup.processes.leave()

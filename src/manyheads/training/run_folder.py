@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
 from manyheads.errors import UserError
+from manyheads.runs.lock import LOCK_FILE, check_not_training, hold_lock
 from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.storage.files import write_text
 from manyheads.tasks.task import PARTS, Task
@@ -27,8 +30,9 @@ def has_checkpoint(folder: Path) -> bool:
 
 def check_free(folder: Path, overwrite: bool, is_run: bool) -> None:
     """A new run takes no folder that holds anything, unless it may overwrite it and a run of its kind wrote it."""
-    if not folder.exists() or not any(folder.iterdir()):
+    if not folder.exists() or not any(file.name != LOCK_FILE for file in folder.iterdir()):
         return
+    check_not_training(folder)
     if not overwrite:
         raise UserError(
             f"{folder}: this run folder exists already. Resume it (manyheads resume {folder}), "
@@ -39,6 +43,17 @@ def check_free(folder: Path, overwrite: bool, is_run: bool) -> None:
         raise UserError(f"{folder}: not overwritten, because this command did not write it.", "not-a-run-folder")
 
 
+@contextmanager
+def locked_folder(folder: Path, processes: Processes, take_lock: bool = False) -> Iterator[None]:
+    """Make the folder, and hold its lock within the block; of several processes the main one does."""
+    if not processes.main:
+        yield
+        return
+    _make(folder)
+    with hold_lock(folder, take_lock):
+        yield
+
+
 def open_folder(
     folder: Path,
     state: TrainingState,
@@ -47,13 +62,11 @@ def open_folder(
     processes: Processes | None = None,
     overwrite: bool = False,
 ) -> bool:
-    """Make the folder, or load its last checkpoint; the log is cut to fit. Returns whether there was a checkpoint."""
+    """Empty the folder, or load its last checkpoint; the log is cut to fit. Returns whether there was a checkpoint."""
     processes = processes or Processes()
     processes.wait()  # all have seen whether there is an old run
-    if processes.main:
-        if overwrite:
-            shutil.rmtree(folder, ignore_errors=True)
-        _make(folder)
+    if processes.main and overwrite:
+        _empty(folder)
     processes.wait()
     checkpoints = find_checkpoints(checkpoints_of(folder))
     if checkpoints:
@@ -63,6 +76,15 @@ def open_folder(
         RunLog(folder / LOG_FILE).cut_after(progress.step if checkpoints else -1)
     processes.wait()  # all have read the checkpoint, which the next ones may remove
     return bool(checkpoints)
+
+
+def _empty(folder: Path) -> None:
+    """Remove an old run, but for the lock that is held on it."""
+    for content in folder.iterdir():
+        if content.is_dir() and not content.is_symlink():
+            shutil.rmtree(content)
+        elif content.name != LOCK_FILE:
+            content.unlink()
 
 
 def _make(folder: Path) -> None:
