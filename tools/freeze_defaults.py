@@ -22,9 +22,9 @@ from manyheads.config.defaults import (
 from manyheads.tasks.part_defaults import code_rules, is_own
 
 HEADER = """\
-# What version {version} did where a recipe said nothing. Frozen: no value here is ever changed, whatever the defaults
-# of the code are. A key or an option that came later stands here at the value that means "as before" (`make defaults`
-# adds it). Parts that came later do not stand here.
+# What version {version} did where a recipe said nothing. Frozen, whatever the defaults of the code are: a value is only
+# ever written in another way that means the same. A key or option that came later stands here at the value that means
+# "as before" (`make defaults` adds it). Parts that came later do not stand here.
 """
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from changed_defaults import change_option, changed_keys
-from manyheads.config.defaults import Defaults, read_defaults
+from manyheads.config.defaults import Defaults, code_settings, read_defaults
 from manyheads.config.part import PartConfig
 from manyheads.parts.encodings.base import Encoding
 from manyheads.parts.kinds.classification import Classification
@@ -46,13 +46,13 @@ def test_identities_are_those_of_version_0_1(monkeypatch: pytest.MonkeyPatch) ->
         "evaluate": {"weights": {"a": 1}},
         "seed": 3,
     }
-    assert [identity(), identity(**written)] == GOLDEN
-    assert [identity(defaults="0.1"), identity(defaults=0.1, **written)] == GOLDEN, "whose defaults are the same today"
+    assert [identity(defaults="0.1"), identity(defaults=0.1, **written)] == GOLDEN
 
 
 def test_a_default_is_the_same_written_or_not() -> None:
-    assert identity(training={"warmup": 0.1}, sampler="batch-round-robin", evaluate={}, phases=None) == identity()
-    assert changed_settings(load_recipe({**DEMO, "training": {"warmup": 0.1}})) == {
+    written = {"training": {"warmup": 0.1}, "sampler": "batch-round-robin", "evaluate": {}, "phases": None}
+    assert identity(defaults="0.1", **written) == identity(defaults="0.1")
+    assert changed_settings(load_recipe({**DEMO, "defaults": "0.1", **written})) == {
         "encoder": {"name": "toy"},
         "data": {},
         "tasks": {"a": {}, "b": {"head": "linear"}},
@@ -60,59 +60,60 @@ def test_a_default_is_the_same_written_or_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "default", "written"),
+    ("key", "default"),
     [
-        ("training.warmup", 0.06, {"training": {"warmup": 0.1}}),
-        ("training.max_grad_norm", None, {"training": {"max_grad_norm": 1.0}}),
-        ("evaluate.select", 0.1, {"evaluate": {"select": None}}),
-        ("combine.losses", PartConfig(name="mean"), {"combine": "sum"}),
-        ("sampler", PartConfig(name="proportional"), {"sampler": "batch-round-robin"}),
-        ("tasks.*.scale", "unit", {}),
+        ("training.warmup", 0.123),
+        ("training.max_grad_norm", 7.0),
+        ("evaluate.select", 0.123),
+        ("combine.losses", PartConfig(name="random-weights")),
+        ("sampler", PartConfig(name="staggered")),
+        ("tasks.*.scale", "raw"),
     ],
 )
-def test_a_changed_default_of_a_key_counts(key: str, default: Any, written: dict[str, Any]) -> None:
-    before = identity()
+def test_a_changed_default_of_a_key_counts(key: str, default: Any) -> None:
+    before, pinned = identity(), identity(defaults="0.1")
+    value = code_settings()[key]
     with changed_keys({key: default}):
         assert identity() != before
-        assert identity(defaults="0.1") == before, "a recipe that names the version keeps its identity"
-        if written:
-            assert identity(**written) == before, "and so does one that says what it was"
+        assert identity(defaults="0.1") == pinned, "a recipe that names the version keeps its identity"
+        assert run_identity(load_recipe(DEMO, {key: value})) == before, "and so does one that says what it was"
     assert identity() == before
 
 
 @pytest.mark.parametrize(
     ("family", "part", "option", "default", "changes"),
     [
-        ("heads", "linear", "dropout", 0.2, {}),  # of task b by name, of task a by default
-        ("samplers", "batch-round-robin", "until", "smallest", {}),
-        ("metrics", "calibration-error", "bins", 20, {}),
-        ("regularisers", "smart", "weight", 1.0, {"regularise": "smart"}),
-        ("samplers", "capped", "repeats", 3, {"phases": [{"sampler": "capped"}]}),
+        ("heads", "linear", "dropout", 0.123, {}),  # of task b by name, of task a by default
+        ("metrics", "calibration-error", "bins", 123, {}),
+        ("samplers", "capped", "repeats", 123, {"sampler": "capped"}),
+        ("regularisers", "smart", "weight", 1.23, {"regularise": "smart"}),
+        ("samplers", "capped", "repeats", 123, {"phases": [{"sampler": "capped"}]}),
     ],
 )
 def test_a_changed_default_of_an_option_counts(
     family: str, part: str, option: str, default: Any, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = identity(**changes)
-    other = identity(regularise="l1")
+    before, pinned = identity(**changes), identity(defaults="0.1", **changes)
+    without_the_part = identity(regularise="l1")
     change_option(monkeypatch, family, part, option, default)
     assert identity(**changes) != before
-    assert identity(defaults="0.1", **changes) == before
+    assert identity(defaults="0.1", **changes) == pinned
     if changes:
-        assert identity(regularise="l1") == other, "it has no such part"
+        assert identity(regularise="l1") == without_the_part
 
 
 def test_a_changed_rule_counts_for_tasks_that_leave_the_part_open(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = {"a": {**DEMO["tasks"]["a"], "pooling": "first", "loss": "cross-entropy"}}
-    open_before, closed_before = identity(), identity(tasks=closed)
+    open_before, pinned, closed_before = identity(), identity(defaults="0.1"), identity(tasks=closed)
     with monkeypatch.context() as patch:
-        patch.setattr(Encoding, "pooling", "mean")
+        patch.setattr(Encoding, "pooling", "last")
         assert identity() != open_before
-        assert identity(defaults="0.1") == open_before
+        assert identity(defaults="0.1") == pinned
         assert identity(tasks=closed) == closed_before
     with monkeypatch.context() as patch:
-        patch.setattr(Classification, "default_loss", lambda self, reader: "cross-entropy")
+        patch.setattr(Classification, "default_loss", lambda self, reader: "ordinal-log-loss")
         assert identity() != open_before
+        assert identity(defaults="0.1") == pinned
         assert identity(tasks=closed) == closed_before
 
 

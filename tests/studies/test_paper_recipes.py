@@ -64,22 +64,22 @@ def test_a_changed_default_changes_no_shipped_study(monkeypatch: pytest.MonkeyPa
     change_option(monkeypatch, "samplers", "batch-round-robin", "until", "smallest")
     change_option(monkeypatch, "regularisers", "smart", "weight", 1.0)
     changes = {
-        "training.warmup": 0.06,
+        "training.warmup": 0.123,
         "training.max_grad_norm": None,
         "training.head_learning_rate": 1e-3,
         "evaluate.select": 0.1,
-        "tasks.*.scale": "unit",
-        "sampler": PartConfig(name="proportional"),
+        "tasks.*.scale": "raw",
+        "sampler": PartConfig(name="staggered"),
     }
     with changed_keys(changes):
         for name in ("scales/small", "papers/a8-order", "papers/e3-ablation"):
             assert as_text(name) == stored_file(name).read_text(encoding="utf-8")
         changed = resolved(load_recipe(OPEN_RECIPE))
-    assert changed["tasks.a.pooling"] == {"name": "mean", "layer": -1}, "where it is not pinned"
-    assert changed["tasks.a.loss"] == {"name": "cross-entropy", "label_smoothing": 0.0, "class_weights": None}
+    assert changed["tasks.a.pooling"]["name"] == "mean", "where it is not pinned"
+    assert changed["tasks.a.loss"]["name"] == "cross-entropy"
     assert changed["tasks.a.metrics"] == ["macro-f1"]
-    assert changed["tasks.a.head"] == {"name": "linear", "dropout": 0.2}
-    assert changed["tasks.a.scale"] == "unit"
-    assert changed["sampler"]["name"] == "proportional"
-    assert changed["training.warmup"] == 0.06
-    assert resolved(load_recipe(OPEN_RECIPE))["training.warmup"] == 0.1, "and the change is undone"
+    assert changed["tasks.a.head"]["dropout"] == 0.2
+    assert changed["tasks.a.scale"] == "raw"
+    assert changed["sampler"]["name"] == "staggered"
+    assert changed["training.warmup"] == 0.123
+    assert resolved(load_recipe(OPEN_RECIPE))["training.warmup"] != 0.123, "and the change is undone"

@@ -1,7 +1,7 @@
 """What fills in what a recipe leaves out: the code's defaults, or those of the version that its `defaults` names.
 
-`defaults-0.1.yaml` holds what version 0.1 did where a recipe said nothing. Its values never change. A key that came
-later stands there at the value that means "as before", because version 0.1 had done just that.
+`defaults-0.1.yaml` holds what version 0.1 did where a recipe said nothing. What its values mean never changes. A key
+that came later stands there at the value that means "as before", for that is what version 0.1 did.
 """
 
 from __future__ import annotations
