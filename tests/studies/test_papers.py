@@ -43,15 +43,26 @@ CATALOGUE = {
         *("F1", "F2", "F3", "F4"),
     ],
     "B": [
+        *("F3", "F4", "F5", "F6", "F7"),
         *("T1", "T1 last rows", "T2", "reversed order", "QQP + STS only", "output functions", "pooling", "dropout"),
         *("task-specific against combined loss", "six SST seeds"),
     ],
-    "C": ["T2", "T2 E1–E3", "T3", "cosine + MSE against cosine embedding", "SMART on all tasks, §6.4"],
+    "C": [
+        "T2",
+        "F3",
+        "F5",
+        "F6",
+        "F7",
+        "T2 E1–E3",
+        "T3",
+        "cosine + MSE against cosine embedding",
+        "SMART on all tasks, §6.4",
+    ],
     "D": [
-        *("T2", "T4", "T5", "cosine embedding against similarity layer, §4.2", "cap factor"),
+        *("T2", "T4", "T5", "F5", "F6", "cosine embedding against similarity layer, §4.2", "cap factor"),
         *("accumulation on and off", "[CLS] against mean"),
     ],
-    "E": ["T1", "T2", "T3", "T4", "T5", "T6", "F2"],
+    "E": ["T1", "T2", "T3", "T4", "T5", "T6", "F2", "F3", "F4"],
 }
 STUDIES = {name: load_study(name) for name in shipped_studies()}
 

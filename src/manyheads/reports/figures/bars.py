@@ -26,10 +26,11 @@ def column_bars(table: StudyTable, column: str) -> Figure | None:
 
 
 def task_bars(table: StudyTable) -> Figure | None:
-    """Every row has a bar for each task, and every task a line; columns that have no upper bound are left out."""
+    """Every row has a bar for each task's primary metric, and every task a line; an error has no bound and no bar."""
     columns = []
     for column in table.columns:
-        if column != OVERALL and math.isfinite(table.largest_differences[column]):
+        is_primary = column != OVERALL and "." not in column
+        if is_primary and math.isfinite(table.largest_differences[column]):
             columns.append(column)
     if len(columns) < 2:
         return None
