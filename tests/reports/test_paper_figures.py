@@ -44,6 +44,12 @@ def test_no_study_claims_a_figure_that_no_page_draws() -> None:
         assert not unknown, f"{name} claims {unknown}"
 
 
+def test_every_figure_that_a_page_can_draw_is_claimed_once() -> None:
+    claims = [(STUDIES[name].paper, item) for name in WITH_FIGURES for item in claimed_figures(name)]
+    drawn = [(paper, item) for paper, figures in PAPER_FIGURES.items() for item in figures]
+    assert sorted(claims) == sorted(drawn)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_FIGURES)
 def test_a_page_has_every_figure_that_its_study_claims(name: str, tmp_path: Path) -> None:

@@ -57,14 +57,17 @@ CATALOGUE = {
         *("weight decay and learning rate decay, section 4.2", "higher learning rates, section 4.3"),
         "differing segment ids, section 5.2",
     ],
-    "C": ["T2", "T2 E1–E3", "T3", "cosine + MSE against cosine embedding", "SMART on all tasks, §6.4"],
+    "C": [
+        *("T2", "T2 E1–E3", "T3", "F3", "F5", "F6", "F7"),
+        *("cosine + MSE against cosine embedding", "SMART on all tasks, §6.4"),
+    ],
     "D": [
-        *("T2", "T4", "T5", "cosine embedding against similarity layer, §4.2", "cap factor"),
+        *("T2", "T4", "T5", "F5", "F6", "cosine embedding against similarity layer, §4.2", "cap factor"),
         *("accumulation on and off, §4.6", "[CLS] against mean", "learnable scale against none, §3.5"),
         *("frozen against fine-tuned, §3.4", "initial scale, §4.7", "learning rate, §4.7", "optimizer, §4.7"),
         "distances of grades and similarities, §5.1",
     ],
-    "E": ["T1", "T2", "T3", "T4", "T5", "T6", "F2"],
+    "E": ["T1", "T2", "T3", "T4", "T5", "T6", "F2", "F3", "F4"],
 }
 DISTANCES = ("class-mse", "off-by-two", "class-pearson")  # of grades
 FULL_SIZES = {"sst": 8_544, "qqp": 141_498, "sts": 6_040}  # examples in the train files, as paper E counts them

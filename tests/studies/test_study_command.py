@@ -76,6 +76,12 @@ def test_a_study_runs_once_and_its_table_says_what_is_real(study: Path, toy_data
     assert "6 runs, 4 finished before" in more.stderr, "another seed is all that is trained"
     status = manyheads("study", "status", study, "--output", output)
     assert "6 of 6 runs finished" in status.stdout
+    for line in json.loads(manyheads("study", "status", study, "--output", output, "--json").stdout):
+        assert Path(line["folder"]) == output / "runs" / line["identity"]
+        recipe = yaml.safe_load((Path(line["folder"]) / "recipe.yaml").read_text())
+        assert recipe["seed"] == line["seed"]
+        assert recipe["training"]["learning_rate"] == (1e-4 if line["row"] == "slow" else 1e-3)
+        assert line["identity"] in status.stdout
     markdown = manyheads("study", "table", study, "--output", output, "--format", "markdown").stdout
     assert "| variant | seeds | mood accuracy |" in markdown
     rows = csv_table(study, output)
@@ -260,6 +266,8 @@ def test_results_count_as_finished_on_another_machine(study: Path, toy_data: Pat
     assert "0 new runs" in manyheads("study", "import", file, "--output", there).stdout
     assert csv_table(study, there) == csv_table(study, here)
     assert "4 runs, 4 finished before" in run(study, there).stderr
+    status = json.loads(manyheads("study", "status", study, "--output", there, "--json").stdout)
+    assert [line["folder"] for line in status] == [f"{line['identity']} (result only)" for line in status]
     whole, empty = file.read_bytes(), toy_data / "empty"
     lines = text.splitlines()
     unlike = {

@@ -147,7 +147,7 @@ class Study(Model):
     paper: str = ""
     """The paper whose table it regenerates."""
     covers: list[str] = []
-    """Which tables and figures of the paper, such as T8 and F1."""
+    """Which tables and figures of the paper, such as T8 and F1; the study's page links what shows them."""
     base: str
     """The recipe that all variants start from: a file, or a shipped recipe's name. '{scale}' stands for the scale."""
     set: Overrides = {}

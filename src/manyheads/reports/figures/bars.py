@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manyheads.reports.figures.panels import legend_below, single_panel
-from manyheads.reports.figures.style import colour
+from manyheads.reports.figures.style import INK, colour
 from manyheads.studies.columns import OVERALL
 from manyheads.studies.comparison import StudyTable
 
@@ -26,10 +26,11 @@ def column_bars(table: StudyTable, column: str) -> Figure | None:
 
 
 def task_bars(table: StudyTable) -> Figure | None:
-    """Every row has a bar for each task, and every task a line; columns that have no upper bound are left out."""
+    """Every row has a bar for each task's primary metric, and every task a line; an error has no bound and no bar."""
     columns = []
     for column in table.columns:
-        if column != OVERALL and math.isfinite(table.largest_differences[column]):
+        is_primary = column != OVERALL and "." not in column
+        if is_primary and math.isfinite(table.largest_differences[column]):
             columns.append(column)
     if len(columns) < 2:
         return None
@@ -58,7 +59,8 @@ def _draw_bars(table: StudyTable, columns: list[str], title: str) -> Figure | No
         positions = [number + offset for number in means]
         heights = list(means.values())
         axes.bar(positions, heights, width=0.94 * width, color=colour(index), label=table.columns[column])
-        axes.axhline(float(np.mean(heights)), color=colour(index), linestyle=":", linewidth=1.3)
+        line_colour = colour(index) if len(columns) > 1 else INK
+        axes.axhline(float(np.mean(heights)), color=line_colour, linestyle=":", linewidth=1.3)
     _number_rows(axes, len(table.rows))
     axes.set_title(title)
     if len(columns) > 1:
@@ -71,3 +73,4 @@ def _number_rows(axes: Axes, count: int) -> None:
     axes.set_xticks(range(1, count + 1, step))
     axes.set_xlabel("row of the table")
     axes.grid(visible=False, axis="x")
+    axes.set_axisbelow(True)

@@ -40,8 +40,8 @@ def label_axes(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_ylabel(y)
 
 
-def legend_below(figure: Figure, columns: int = 3) -> None:
-    """One legend for all panels, below them. The figure grows by its lines."""
+def legend_below(figure: Figure, columns: int = 3, handle_length: float = 1.2) -> None:
+    """One legend for all panels, below them. The figure grows by its lines. Dashes need a longer handle."""
     handles_by_label = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -56,7 +56,7 @@ def legend_below(figure: Figure, columns: int = 3) -> None:
         list(handles_by_label),
         loc="outside lower center",
         ncols=columns,
-        handlelength=1.2,
+        handlelength=handle_length,
         columnspacing=1.2,
         markerscale=1.8,
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BANDS = 6  # rows up to which a figure has room for the bands of their seeds
+LONG_HANDLE = 2.6  # of a legend that tells lines apart by their dashes
 FEW_POINTS = 30  # up to which they are marked
 
 Curves = Mapping[int, Curve | None]  # number of a row → its curve
@@ -32,12 +33,12 @@ def compare_rows(rows: list[StudyRow], curves: Curves, train: Curves | None = No
         for row in drawn:
             curve = panel_curves.get(row.number)
             if curve is not None:
-                label = f"{row.number} {shorten(row.name, 26)}"
+                label = f"{row.number} {shorten(row.name, 22)}"
                 _draw(axes, curve, line_style(row.number - 1), label, band=len(drawn) <= BANDS)
         axes.set_title(panel_title)
         _label_epochs(axes)
     _share_heights(all_axes)
-    legend_below(figure, 2)
+    legend_below(figure, 2, LONG_HANDLE)
     return figure
 
 
@@ -56,7 +57,7 @@ def row_progress(row: StudyRow, metrics: Mapping[str, str]) -> Figure | None:
             _draw(axes, train_curve, {"color": colour(1), "linestyle": "--"}, "train", band=True)
         axes.set_title(f"{shorten(task_name)} {metrics[task_name]}")
         _label_epochs(axes)
-    legend_below(figure)
+    legend_below(figure, handle_length=LONG_HANDLE)
     return figure
 
 

@@ -107,7 +107,7 @@ def inline_svg(figure: Figure, title: str, key: str) -> str:
 
 
 def _compact(text: str) -> str:
-    """Coordinates with two decimals, no space between tags. Texts stay as they are: the page is a third smaller."""
+    """Coordinates with two decimals, no space between tags. Texts stay as they are."""
 
     def shorten_tag(match: re.Match[str]) -> str:
         tag = re.sub(r"(\d\.\d\d)\d+", r"\1", match[0])
