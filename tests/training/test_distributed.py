@@ -159,6 +159,10 @@ SURGERY = {
 }
 
 
+FACTORS = {"layer_factors": {"layers": [2], "chosen": 3.0, "others": 0.5}}  # of a task, as a rate of its own
+RATES = {"geometric mean": "updates", "random weights": "own-updates"}
+
+
 @pytest.mark.parametrize("how", SURGERY)
 def test_a_three_way_conflict_is_settled_alike_in_two_processes(
     how: str, recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path
@@ -173,11 +177,12 @@ def test_a_three_way_conflict_is_settled_alike_in_two_processes(
         encoder={"name": str(toy_encoder), **STILL},
         tasks={
             "first": {"train": "want0.csv", "head": {"dropout": 0}, **same},
-            "second": {"train": "want1.csv", "head_of": "first", **same},
+            "second": {"train": "want1.csv", "head_of": "first", **same, **(FACTORS if how in RATES else {})},
             "third": {"train": "want2.csv", "head_of": "first", **same},
         },
         combine=SURGERY[how],
-        training={"epochs": 1, "accumulate": 2, **SMOOTH, "conflicts": 1.0, "tokens_per_pass": 30},
+        training={"epochs": 1, "accumulate": 2, **SMOOTH, "conflicts": 1.0, "tokens_per_pass": 30}
+        | {"layer_factors_on": RATES.get(how, "gradients")},
     )
     alone = manyheads("train", file, "name=alone", "--quiet")
     assert alone.returncode == 0, alone.stderr

@@ -137,7 +137,8 @@ class TaskSettings(Model):
     max_dev: int | None = Field(None, ge=1)
     """Measure on at most so many rows of dev, a random part that is the same for every seed."""
     layer_factors: LayerFactors | None = None
-    """Factors on what this task sends to the encoder's layers; by default 1 everywhere."""
+    """Factors on what this task sends to the encoder's layers, by default 1 everywhere; what they multiply
+    training.layer_factors_on says."""
     patience: int | None = Field(None, ge=1)
     """The task is paused after so many evaluations without a better primary metric."""
     resume_margin: float | None = Field(0.01, ge=0)

@@ -117,6 +117,7 @@ def _read_trained(value: Any) -> Any:
 Trainable = Annotated[str | list[Layer], BeforeValidator(_read_trained)]
 Shape = Literal["linear", "cosine", "constant"]
 Optimizer = Literal["adamw", "adam", "sgd"]
+LayerFactorsOn = Literal["gradients", "updates", "own-updates"]
 
 
 def trainable_layers(trained: str | list[int], depth: int) -> list[int]:
@@ -157,6 +158,9 @@ class Training(Model):
     """What each layer's rate is of that of the layer above it; the topmost has learning_rate."""
     layer_learning_rates: LayerFactors | None = None
     """Factors on the rates of some layers, and of the others."""
+    layer_factors_on: LayerFactorsOn = "gradients"
+    """What tasks' layer_factors multiply: their 'gradients', before the optimizer; each task's part of AdamW's
+    'updates', which makes them rates; or 'own-updates', with an AdamW for every task."""
     trainable: Trainable = "all"
     """What learns besides the heads: 'all' of the encoder, nothing ('heads'), all but the embeddings ('layers'), the
     topmost N layers ('top-N'), or a list of layers (0 is the embeddings)."""

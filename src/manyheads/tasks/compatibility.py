@@ -72,6 +72,25 @@ def _optimizer_faults(recipe: Recipe) -> Iterator[Fault]:
     if training.momentum and training.optimizer != "sgd":
         reason = f"'{training.optimizer}' has moments of its own; 'momentum' goes with optimizer 'sgd'."
         yield Fault(("training", "momentum"), reason)
+    if training.layer_factors_on != "gradients":
+        for reason in _update_reasons(recipe):
+            yield Fault(("training", "layer_factors_on"), reason)
+
+
+def _update_reasons(recipe: Recipe) -> Iterator[str]:
+    """Why tasks cannot have rates of their own."""
+    updates = recipe.training.layer_factors_on
+    if recipe.training.optimizer != "adamw":
+        yield f"'{updates}' are those of 'adamw', not of '{recipe.training.optimizer}'; change one of them."
+    sections = [(recipe.combine, recipe.regularise)]
+    for phase in recipe.phases or []:
+        sections.append((phase.combine or recipe.combine, phase.regularise or []))
+    for aggregator in dict.fromkeys(combine.gradients.name for combine, _ in sections if combine.gradients is not None):
+        yield f"'{aggregator}' makes one gradient of the tasks', which then have no '{updates}'; use one of the two."
+    regularisers = [regulariser for _, of_section in sections for regulariser in of_section]
+    for regulariser in regularisers:
+        if updates == "own-updates" and not _factory("regularisers", regulariser).reads_examples:
+            yield f"'{regulariser.name}' is a penalty that belongs to no task; take 'updates', or leave it out."
 
 
 def _shared_head_faults(recipe: Recipe) -> Iterator[Fault]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import nn
 
 from manyheads.config.training import Shape, Training
 from manyheads.parts.scalarizers import Scalarizer
+from manyheads.training.task_adamw import TaskAdamW
 
 TASK_WEIGHTS = "task weights"  # the group of what scalarizers learn
 
@@ -91,7 +92,10 @@ def relative_rates(optimizer: torch.optim.Optimizer, peak: float) -> dict[str, f
 
 
 def build_optimizer(
-    model: nn.Module, training: Training, scalarizers: Sequence[Scalarizer] = ()
+    model: nn.Module,
+    training: Training,
+    scalarizers: Sequence[Scalarizer] = (),
+    layer_factors: Mapping[str, Mapping[int, float]] | None = None,  # task → layer → factor, where rates differ so
 ) -> torch.optim.Optimizer:
     """With g the gradient, η the rate and λ the decay:
 
@@ -103,8 +107,24 @@ def build_optimizer(
     rate = training.learning_rate
     if training.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=rate, momentum=training.momentum, fused=True)
+    settings: dict[str, Any] = {"lr": rate, "betas": training.betas, "eps": training.epsilon, "fused": True}
+    if training.layer_factors_on != "gradients":
+        factors = _task_factors(model, layer_factors or {})
+        return TaskAdamW(groups, factors, own=training.layer_factors_on == "own-updates", **settings)
     adam = torch.optim.AdamW if training.optimizer == "adamw" else torch.optim.Adam
-    return adam(groups, lr=rate, betas=training.betas, eps=training.epsilon, fused=True)
+    return adam(groups, **settings)
+
+
+def _task_factors(
+    model: nn.Module, layer_factors: Mapping[str, Mapping[int, float]]
+) -> dict[nn.Parameter, dict[str, float]]:
+    """Of every parameter of the encoder, each task's factor where it has one."""
+    factors = {}
+    for name, parameter in model.named_parameters():
+        layer = _layer(model, name)
+        if layer is not None:
+            factors[parameter] = {task: of_layer.get(layer, 1.0) for task, of_layer in layer_factors.items()}
+    return factors
 
 
 def set_rates(optimizer: torch.optim.Optimizer, peak: float, factor: float) -> None:
@@ -125,6 +145,8 @@ def clip_gradients(optimizer: torch.optim.Optimizer, largest: float | None) -> f
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))).item() if gradients else 0.0
     if largest is not None and norm + 1e-6 > largest:
         torch._foreach_mul_(gradients, largest / (norm + 1e-6))
+        if isinstance(optimizer, TaskAdamW):
+            optimizer.scale_task_gradients(largest / (norm + 1e-6))
     return norm
 
 

@@ -29,6 +29,7 @@ from manyheads.training.distributed import Processes, join_processes
 from manyheads.training.gradients.backward import Backward
 from manyheads.training.optim import build_optimizer
 from manyheads.training.schedule import Schedule, plan_schedule
+from manyheads.training.task_adamw import TaskAdamW
 from manyheads.training.warm_start import encoder_source, take_over_heads
 
 SHOWN_NAMES = 6
@@ -75,6 +76,13 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
     datasets = _tokenise(recipe, loaded, tokenizer)
     schedule = _plan_schedule(recipe, loaded, datasets)
     datasets.notes.extend(_truncation_notes(model, datasets))
+    layer_factors = _layer_factors(recipe, encoder.encoder.depth)
+    optimizer = build_optimizer(model, recipe.training, schedule.scalarizers, layer_factors)
+    backward = Backward(model, datasets.train, recipe.training.tokens_per_pass, accelerator.autocast, processes)
+    if isinstance(optimizer, TaskAdamW):
+        backward.task_optimizer = optimizer
+    else:
+        backward.layer_factors = layer_factors
     return Setup(
         recipe=recipe,
         reporter=reporter,
@@ -84,15 +92,8 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
         model=model,
         datasets=datasets,
         schedule=schedule,
-        optimizer=build_optimizer(model, recipe.training, schedule.scalarizers),
-        backward=Backward(
-            model,
-            datasets.train,
-            recipe.training.tokens_per_pass,
-            accelerator.autocast,
-            processes,
-            _layer_factors(recipe, encoder.encoder.depth),
-        ),
+        optimizer=optimizer,
+        backward=backward,
     )
 
 
@@ -146,7 +147,7 @@ def _plan_schedule(recipe: Recipe, loaded: dict[str, TaskData], datasets: Datase
 
 
 def _layer_factors(recipe: Recipe, depth: int) -> dict[str, dict[int, float]]:
-    """Task → layer → what its gradient is multiplied with, of the tasks that say so."""
+    """Task → layer → what its gradient, or its update, is multiplied with, of the tasks that say so."""
     return {name: task.layer_factors.of(depth) for name, task in recipe.tasks.items() if task.layer_factors}
 
 

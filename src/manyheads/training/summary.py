@@ -98,6 +98,8 @@ def describe_combination(recipe: Recipe, model: ManyHeads, phase: Phase) -> str:
     """'losses by uncertainty, gradients by pcgrad: 3 copies of the shared gradient, 90 MB each'."""
     settings = phase.settings.combine or recipe.combine
     losses = f"losses by {settings.losses.name}"
+    if recipe.training.layer_factors_on != "gradients":
+        losses = f"{_describe_task_updates(recipe, model)}, {losses}"
     if settings.average == "batch":
         losses += " of batch means"
     copies = len(phase.settings.tasks or model.tasks)
@@ -113,3 +115,12 @@ def describe_combination(recipe: Recipe, model: ManyHeads, phase: Phase) -> str:
     copied = f"{copies} copies of the shared gradient, at most {size:,.0f} MB each"
     where = f" in layers {', '.join(map(str, settings.layers))}" if settings.layers else ""
     return f"{losses}, gradients by {settings.gradients.name}{where}: {copied}"
+
+
+def _describe_task_updates(recipe: Recipe, model: ManyHeads) -> str:
+    """Also what that takes: a gradient of every task, and with an AdamW for each of them two moments."""
+    encoder = shared_parameters(model, range(model.encoder.depth + 1)).values()
+    size = sum(parameter.numel() for parameter in encoder) * 4 / 1e6
+    tasks, on = len(model.tasks), recipe.training.layer_factors_on
+    copies = 3 * tasks - 2 if on == "own-updates" else tasks
+    return f"layer factors on {on} ({copies} more copies of the encoder, {size:,.0f} MB each)"

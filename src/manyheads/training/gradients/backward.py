@@ -31,7 +31,8 @@ from manyheads.training.gradients.combination import Combination
 from manyheads.training.gradients.non_finite import NonFiniteLoss
 from manyheads.training.gradients.passes import RoundPass, divisors_of, shares_of_rounds, split_passes
 from manyheads.training.gradients.tables import Rows, WholeTables, add_up_rows, touched_rows_only
-from manyheads.training.gradients.task_gradients import TaskGradients, shared_parameters
+from manyheads.training.gradients.task_gradients import KeptGradients, TaskGradients, shared_parameters
+from manyheads.training.task_adamw import TaskAdamW
 
 
 @dataclass
@@ -65,12 +66,13 @@ class Backward:
         tokens_per_pass: int,
         autocast: Callable[[], AbstractContextManager[None]],
         processes: Processes | None = None,
-        layer_factors: Mapping[str, Mapping[int, float]] | None = None,  # task → layer → factor, 1 where not named
+        layer_factors: Mapping[str, Mapping[int, float]] | None = None,  # task → layer → factor on its gradient
     ) -> None:
         self.model, self.data = model, data
         self.tokens_per_pass, self.autocast = tokens_per_pass, autocast
         self.processes = processes or Processes()
         self.layer_factors = layer_factors or {}
+        self.task_optimizer: TaskAdamW | None = None  # one that asks for every task's gradient of the encoder
         self.tables = WholeTables()
         self.regularisers: Sequence[Regulariser] = ()  # of the step under way
 
@@ -89,10 +91,9 @@ class Backward:
         aggregator = combination.aggregator
         terms = [regulariser.name for regulariser in regularisers if set(regulariser.tasks) & set(tasks)]
         done = Step(dict.fromkeys(tasks, 0.0), shares, terms=dict.fromkeys(terms, 0.0))
-        apart = aggregator is not None or any(task in self.layer_factors for task in tasks)
+        taken = self._taken(tasks, combination)
+        apart = aggregator is not None or bool(taken.parameters) or any(task in self.layer_factors for task in tasks)
         passes = self._passes(rounds, tasks if apart else None, combination.average)
-        surgery = shared_parameters(self.model, combination.layers) if aggregator is not None else {}
-        taken = TaskGradients(self.model, surgery, self.processes, combination.copies, self.tables)
         fault: NonFiniteLoss | None = None
         try:
             done.factors = self._factors(passes, tasks, combination, seeds)
@@ -110,17 +111,29 @@ class Backward:
             raise fault or NonFiniteLoss(", ".join(tasks), [], float("nan"))
         if aggregator is not None:
             self._aggregate(taken, done, aggregator, seeds)
+        if self.task_optimizer is not None and isinstance(taken, KeptGradients):
+            self.task_optimizer.task_gradients = taken.add_up()
         if self.processes.count > 1:
-            self._add_up(surgery)
+            self._add_up(taken.parameters)
         self._penalise(done)
         _learn_weights(combination, done.losses)
         return done
 
-    def _add_up(self, surgery: Mapping[str, Tensor]) -> None:
-        """Sum over all processes the gradients that the aggregator did not sum already."""
+    def _taken(self, tasks: list[str], combination: Combination) -> TaskGradients:
+        """What is moved aside task by task: for the aggregator, for the optimizer, or nothing."""
+        if combination.aggregator is not None:
+            shared = shared_parameters(self.model, combination.layers)
+            return TaskGradients(self.model, shared, self.processes, combination.copies, self.tables)
+        if self.task_optimizer is not None and self.task_optimizer.needs_task_gradients(tasks):
+            encoder = shared_parameters(self.model, range(self.model.encoder.depth + 1))
+            return KeptGradients(self.model, encoder, self.processes, tables=self.tables)
+        return TaskGradients(self.model, {}, self.processes)
+
+    def _add_up(self, summed: Mapping[str, Tensor]) -> None:
+        """Sum over all processes the gradients that are not summed already."""
         parameters = []
         for name, parameter in self.model.named_parameters():
-            if parameter.requires_grad and name not in surgery:
+            if parameter.requires_grad and name not in summed:
                 parameters.append(parameter)
         self.processes.add_gradients(parameters)
         self.tables.forget()

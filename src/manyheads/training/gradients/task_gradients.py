@@ -159,6 +159,27 @@ class TaskGradients:
             parameter.grad = total.to(parameter.dtype)
 
 
+class KeptGradients(TaskGradients):
+    """Task gradients that the optimizer still needs beside their sum."""
+
+    def add_up(self) -> dict[Parameter, dict[str, Tensor | Rows]]:
+        """`.grad` = Σ g_i; returns the gradients themselves, parameter by parameter."""
+        kept: dict[Parameter, dict[str, Tensor | Rows]] = {}
+        for name, parameter in self.parameters.items():
+            self._side_by_side(name)  # gives tables the same rows
+            gradients = {task: taken[name] for task, taken in self.taken.items() if name in taken}
+            if not gradients:
+                continue
+            values = [_values(gradient) for gradient in gradients.values()]
+            total = values[0].clone()
+            for value in values[1:]:
+                total.add_(value)
+            rows = next((gradient.rows for gradient in gradients.values() if isinstance(gradient, Rows)), None)
+            parameter.grad = total if rows is None else self.tables.write(parameter, Rows(rows, total))
+            kept[parameter] = gradients
+        return kept
+
+
 def _values(gradient: Tensor | Rows) -> Tensor:
     return gradient.values if isinstance(gradient, Rows) else gradient
 
