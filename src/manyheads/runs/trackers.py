@@ -65,13 +65,19 @@ def numbers_of(record: dict[str, Any]) -> dict[str, float]:
         evaluation, split = (record, "dev") if record["event"] == "evaluate" else (record["dev"], "end")
         numbers = {f"{split}/overall": evaluation["overall"]}
         numbers |= {f"{split}/{task}/loss": value for task, value in evaluation.get("losses", {}).items()}
-        for task, metrics in evaluation["metrics"].items():
-            numbers |= {f"{split}/{task}/{metric}": value for metric, value in metrics.items()}
-        for task, metrics in evaluation.get("train", {}).items():
-            numbers |= {f"train/{task}/{metric}": value for metric, value in metrics.items()}
-        for task, metrics in record.get("test", {}).get("metrics", {}).items():
-            numbers |= {f"test/{task}/{metric}": value for metric, value in metrics.items()}
+        numbers |= _by_task(split, evaluation["metrics"])
+        numbers |= _by_task("train", evaluation.get("train", {}))
+        numbers |= _by_task("test", record.get("test", {}).get("metrics", {}))
     return {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
+
+
+def _by_task(split: str, metrics: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """'dev/sts/pearson' → value."""
+    numbers = {}
+    for task, task_metrics in metrics.items():
+        for metric, value in task_metrics.items():
+            numbers[f"{split}/{task}/{metric}"] = value
+    return numbers
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

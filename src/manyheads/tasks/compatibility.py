@@ -82,14 +82,21 @@ def _update_reasons(recipe: Recipe) -> Iterator[str]:
     updates = recipe.training.layer_factors_on
     if recipe.training.optimizer != "adamw":
         yield f"'{updates}' are those of 'adamw', not of '{recipe.training.optimizer}'; change one of them."
-    sections = [(recipe.combine, recipe.regularise)]
+    combinations = [recipe.combine]
+    regularisers = [*recipe.regularise]
     for phase in recipe.phases or []:
-        sections.append((phase.combine or recipe.combine, phase.regularise or []))
-    for aggregator in dict.fromkeys(combine.gradients.name for combine, _ in sections if combine.gradients is not None):
+        combinations.append(phase.combine or recipe.combine)
+        regularisers += phase.regularise or []
+    aggregators = [combine.gradients.name for combine in combinations if combine.gradients is not None]
+    for aggregator in dict.fromkeys(aggregators):
         yield f"'{aggregator}' makes one gradient of the tasks', which then have no '{updates}'; use one of the two."
-    regularisers = [regulariser for _, of_section in sections for regulariser in of_section]
+    if updates == "own-updates":
+        yield from _penalty_reasons(regularisers)
+
+
+def _penalty_reasons(regularisers: list[PartConfig]) -> Iterator[str]:
     for regulariser in regularisers:
-        if updates == "own-updates" and not _factory("regularisers", regulariser).reads_examples:
+        if not _factory("regularisers", regulariser).reads_examples:
             yield f"'{regulariser.name}' is a penalty that belongs to no task; take 'updates', or leave it out."
 
 

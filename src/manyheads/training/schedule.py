@@ -199,15 +199,19 @@ def plan_schedule(recipe: Recipe, sampler_input: SamplerInput) -> Schedule:
             )
         )
         first = end
+    _check_passes(recipe, phases)
+    batch_sizes = {**sampler_input.batch_sizes}
+    batch_sizes |= getattr(phases[-1].sampler, "batch_sizes", {})  # some samplers choose them
+    return Schedule(tuple(phases), training.accumulate, uncut_steps, batch_sizes)
+
+
+def _check_passes(recipe: Recipe, phases: list[Phase]) -> None:
     if recipe.evaluate.after == "task" and not any(phase.pass_ends for phase in phases):
         raise UserError(
             f"{recipe.location('evaluate', 'after')}: no phase passes over one task after the other; take sampler "
             "'epoch-round-robin' or 'sequential', or leave it out.",
             "no-passes",
         )
-    batch_sizes = {**sampler_input.batch_sizes}
-    batch_sizes |= getattr(phases[-1].sampler, "batch_sizes", {})  # some samplers choose them
-    return Schedule(tuple(phases), training.accumulate, uncut_steps, batch_sizes)
 
 
 def _phase_sampler(recipe: Recipe, number: int, settings: PhaseSettings, sampler_input: SamplerInput) -> Sampler:

@@ -129,11 +129,10 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
                 splits[split][name] = TaskTokens(data.task, examples, tokenizer, row_group=data.row_group)
     selection = splits["select"] or splits["dev"]
     selection_rows = {}
+    train_rows = {}
     for name, tokens in selection.items():
         selection_rows[name] = fixed_subset(tokens, recipe.evaluate.max_examples, recipe.seed)
-    train_rows = {}
-    if recipe.evaluate.train_examples is not None:
-        for name in selection:
+        if recipe.evaluate.train_examples is not None:
             train_rows[name] = fixed_subset(splits["train"][name], recipe.evaluate.train_examples, recipe.seed)
     notes = [note for data in loaded.values() for note in data.notes]
     return Datasets(splits["train"], splits["dev"], selection, selection_rows, splits["test"], train_rows, notes)

@@ -325,14 +325,12 @@ class Trainer:
         }
         if self.averaging:
             metrics["averaged"] = self.averaging.final_metrics(self.datasets, self.recipe, reporter)
-        if test:
-            metrics["test"] = test
         before = evaluation_before_training(self.log)
         if before is not None and self.datasets.selects_on_dev:
             metrics["before"] = before
         end = {"event": "end", "dev": dev, "notes": self.datasets.notes}
         if test:
-            end["test"] = test
+            metrics["test"] = end["test"] = test
         self.write_log(end)
         write_text(self.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
         reporter.say(f"trained {self.progress.step:,} steps in {duration(self.progress.seconds)} → {self.folder}")
