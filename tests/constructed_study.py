@@ -93,6 +93,7 @@ def _entry(planned: PlannedRun, tasks: Mapping[str, Task], epoch: int) -> dict[s
         "step": 5 * epoch,
         "epoch": epoch,
         "metrics": {name: {primary(task): value} for name, task in tasks.items()},
+        "overall": value,
         "losses": dict.fromkeys(tasks, 2 - value),
         "train": {name: {primary(task): value + 0.05} for name, task in tasks.items()},
     }

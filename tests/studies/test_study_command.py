@@ -277,6 +277,7 @@ def test_results_count_as_finished_on_another_machine(study: Path, toy_data: Pat
         gzip.compress(
             text.replace('"history":[{', '"history":"","other":[{').encode()
         ): "has a history that is no list",
+        gzip.compress(text.replace('"explained":[', '"explained":[0.5,').encode()): "has a pca of something else",
         gzip.compress(text.replace('"overall":', '"Overall":', 2).encode()): "lacks overall",
         gzip.compress("\n".join(lines[1:]).encode()): "lacks",  # the first has dev rows
     }

@@ -229,6 +229,10 @@ def _check_optional(run: Record) -> None:
         numbers = [entry[key] for key in ("step", "epoch", "overall")]
         if not isinstance(entry["metrics"], dict) or not all(isinstance(number, int | float) for number in numbers):
             raise ValueError(f"run '{run['identity']}' has a history of something else")
+    for components in run.get("pca", {}).values():
+        shape = np.array(components["points"], dtype=np.float64).shape
+        if shape != (len(components["labels"]), 2) or len(components["explained"]) != 2:
+            raise ValueError(f"run '{run['identity']}' has a pca of something else")
 
 
 def _principal_components(run: Run, labels: dict[str, np.ndarray]) -> dict[str, Record]:
