@@ -92,6 +92,7 @@ def _entry(planned: PlannedRun, tasks: Mapping[str, Task], epoch: int) -> dict[s
     return {
         "step": 5 * epoch,
         "epoch": epoch,
+        "overall": value,
         "metrics": {name: {primary(task): value} for name, task in tasks.items()},
         "losses": dict.fromkeys(tasks, 2 - value),
         "train": {name: {primary(task): value + 0.05} for name, task in tasks.items()},
