@@ -92,6 +92,7 @@ def _entry(planned: PlannedRun, tasks: Mapping[str, Task], epoch: int) -> dict[s
     return {
         "step": 5 * epoch,
         "epoch": epoch,
+        "overall": value,
         "metrics": {name: {primary(task): value} for name, task in tasks.items()},
         "overall": value,
         "losses": dict.fromkeys(tasks, 2 - value),

@@ -60,11 +60,6 @@ def ids_of(paper: str) -> list[str]:
     return [item_id for item in ITEMS if item.paper == paper for item_id in item.ids]
 
 
-def test_the_first_papers_are_there() -> None:
-    assert SHOWN[:2] == ["A", "B"]
-
-
-@pytest.mark.xfail(reason="the rows of papers C, D and E are written apart", strict=True)
 def test_all_papers_are_there() -> None:
     assert tuple(SHOWN) == PAPERS
 

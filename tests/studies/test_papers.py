@@ -67,7 +67,7 @@ CATALOGUE = {
         *("frozen against fine-tuned, §3.4", "initial scale, §4.7", "learning rate, §4.7", "optimizer, §4.7"),
         "distances of grades and similarities, §5.1",
     ],
-    "E": ["T1", "T2", "T3", "T4", "T5", "T6", "F2", "F3", "F4"],
+    "E": ["T1", "T2", "T3", "T5", "T6", "F2", "F3", "F4"],
 }
 DISTANCES = ("class-mse", "off-by-two", "class-pearson")  # of grades
 FULL_SIZES = {"sst": 8_544, "qqp": 141_498, "sts": 6_040}  # examples in the train files, as paper E counts them
@@ -111,6 +111,24 @@ def test_paper_d_measures_one_run_of_its_best_model() -> None:
             recipe = variant_recipe(study, rows["Pcgrad + CFIMDB"].members[""], {}, "Pcgrad + CFIMDB")
             recipes.append(recipe.model_dump(mode="json"))
         assert all(recipe == recipes[0] for recipe in recipes)
+
+
+def test_paper_ds_rows_with_the_figures_of_its_first_model_are_one_training() -> None:
+    """Those that stand beside T2's first row: same rates, losses and poolings at full scale."""
+    figures = STUDIES["papers/d2-ablation"].published["No additional layers"]
+    start = full_recipes("papers/d2-ablation")["No additional layers", ""]
+    compared: list[str] = []
+    for name, study in STUDIES.items():
+        for row, published in study.published.items():
+            if study.paper == "D" and published == figures:
+                recipe = full_recipes(name)[row, ""]
+                if row == "Adam":  # without decay the same as AdamW
+                    recipe = recipe.model_copy(update={"training": recipe.training.model_copy()})
+                    recipe.training.optimizer = start.training.optimizer
+                same_base = {"name": start.name, "description": start.description}
+                assert recipe.model_copy(update=same_base).model_dump() == start.model_dump(), name
+                compared.append(name)
+    assert len(compared) == 10, compared
 
 
 def test_paper_d_distances_are_those_of_its_confusion_matrix() -> None:
