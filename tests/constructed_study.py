@@ -94,7 +94,6 @@ def _entry(planned: PlannedRun, tasks: Mapping[str, Task], epoch: int) -> dict[s
         "epoch": epoch,
         "overall": value,
         "metrics": {name: {primary(task): value} for name, task in tasks.items()},
-        "overall": value,
         "losses": dict.fromkeys(tasks, 2 - value),
         "train": {name: {primary(task): value + 0.05} for name, task in tasks.items()},
     }
