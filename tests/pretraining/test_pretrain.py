@@ -340,5 +340,5 @@ def test_kept_files_are_safetensors(recipe_file: RecipeFile, toy_data: Path) -> 
     assert manyheads("pretrain", recipe_file(), "-q").returncode == 0
     folder = toy_data / "runs" / "toy-pretrained"
     suffixes = {file.suffix for file in folder.rglob("*") if file.is_file()}
-    assert suffixes <= {".safetensors", ".json", ".jsonl", ".yaml", ".txt"}
+    assert suffixes <= {".safetensors", ".json", ".jsonl", ".yaml", ".txt", ".lock"}
     save_file(load_file(folder / "encoder" / "mlm-head.safetensors"), toy_data / "again.safetensors")

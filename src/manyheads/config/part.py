@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, SerializationInfo
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, SerializationInfo
 from pydantic_core import CoreSchema, core_schema
 
 from manyheads import registry
@@ -17,7 +17,8 @@ class PartConfig(BaseModel):
     model_config = ConfigDict(frozen=True)
     name: str
     options: dict[str, Any] = {}
-    filled: frozenset[str] = frozenset()  # options that the recipe left open and an earlier version's defaults gave
+    # options that the recipe left open and an earlier version's defaults gave
+    filled: frozenset[str] = Field(frozenset(), exclude=True)
 
     def build(self, family: str, *given: Any) -> Any:
         return registry.find(family, self.name).factory(*given, **self.options)

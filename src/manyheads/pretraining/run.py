@@ -76,8 +76,11 @@ def _pretrain(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool,
     accelerator = start_accelerator(recipe, reporter)
     pretrainer = Pretrainer(recipe, folder, accelerator, _load(recipe, accelerator.device, reporter))
     reporter.say(f"{pretrainer.describe()} → {folder}")
+    before: dict[str, float] = {}
+    if overwrite or not has_checkpoint(folder):
+        before = pretrainer.evaluate()  # before anything is written
     with locked_folder(folder, Processes(), take_lock):
-        pretrainer.open(reporter, overwrite)
+        pretrainer.open(reporter, overwrite, before)
         run_steps(pretrainer, recipe.checkpoint.every_steps, reporter, Processes())
         return pretrainer.finish(reporter)
 
@@ -180,8 +183,8 @@ class Pretrainer:
             f"on; {settings.share:.0%} of {unit} are masked; {self.steps:,} steps of {settings.batch_size}"
         )
 
-    def open(self, reporter: Reporter, overwrite: bool) -> None:
-        """A new folder, or where an old one stopped."""
+    def open(self, reporter: Reporter, overwrite: bool, before: dict[str, float]) -> None:
+        """A new folder, or where an old one stopped. `before`: how a new one predicts before its first step."""
         self.state = TrainingState(
             {
                 "data": DataUnchanged(self.folder, {TEXTS: fingerprint(self.loaded.train)}),
@@ -191,9 +194,6 @@ class Pretrainer:
                 "optimizer": NamedOptimizer(self.optimizer, {"": self.model}),
             }
         )
-        before: dict[str, float] = {}
-        if overwrite or not has_checkpoint(self.folder):
-            before = self._evaluate()  # before anything is written
         if open_folder(self.folder, self.state, self.progress, reporter, overwrite=overwrite):
             return
         self._write_log({"event": "pretrain", "before": before})  # first, so that the folder is known for what it is
@@ -230,7 +230,7 @@ class Pretrainer:
     def end_step(self) -> bool:
         return self.progress.step == self.steps
 
-    def _evaluate(self) -> dict[str, float]:
+    def evaluate(self) -> dict[str, float]:
         return self.task.evaluate(self.loaded.held_out, self.recipe.evaluate.tokens_per_pass)
 
     def _write_log(self, record: dict[str, Any]) -> None:
@@ -238,7 +238,7 @@ class Pretrainer:
 
     def finish(self, reporter: Reporter) -> Path:
         """Evaluate again, and write the encoder folder."""
-        before, after = (self.log.first() or {})["before"], self._evaluate()
+        before, after = (self.log.first() or {})["before"], self.evaluate()
         folder = self.folder / ENCODER
         restore_folder(folder)
         self._write_log({"event": "end", "before": before, "after": after})

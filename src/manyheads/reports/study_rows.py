@@ -49,13 +49,13 @@ class StudyRow:
         curves = [_metric_points(result, task_name, split) for result in results]
         return seed_curve(curves)
 
-    def loss_curve(self, task_name: str) -> Curve | None:
-        """A task's dev loss."""
+    def loss_curve(self, task_name: str, split: str = "losses") -> Curve | None:
+        """A task's loss: on dev ('losses'), or on train ('train_losses')."""
         curves = []
         for result in self.results.get(task_name, []):
             points: Points = {}
             for epoch, entry in zip(epochs_of(result.history), result.history, strict=True):
-                value = entry.get("losses", {}).get(task_name)
+                value = entry.get(split, {}).get(task_name)
                 if value is not None:
                     points[epoch] = value
             curves.append(points)

@@ -65,8 +65,10 @@ def open_folder(
     """Empty the folder, or load its last checkpoint; the log is cut to fit. Returns whether there was a checkpoint."""
     processes = processes or Processes()
     processes.wait()  # all have seen whether there is an old run
-    if processes.main and overwrite:
-        _empty(folder)
+    if processes.main:
+        _make(folder)
+        if overwrite:
+            _empty(folder)
     processes.wait()
     checkpoints = find_checkpoints(checkpoints_of(folder))
     if checkpoints:

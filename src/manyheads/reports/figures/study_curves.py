@@ -43,19 +43,22 @@ def compare_rows(rows: list[StudyRow], curves: Curves, train: Curves | None = No
 
 
 def row_progress(row: StudyRow, metrics: Mapping[str, str]) -> Figure | None:
-    """A panel per task: its primary metric on dev, and dashed on train, where that was measured."""
-    dev = {task_name: row.metric_curve(task_name) for task_name in metrics}
-    tasks = [task_name for task_name, curve in dev.items() if curve is not None]
-    if not tasks:
+    """Two panels per task, primary metric and loss: on dev, and dashed on train, where that was measured."""
+    curves: dict[str, tuple[Curve | None, Curve | None]] = {}  # title → on dev, on train
+    for task_name, metric in metrics.items():
+        title = shorten(task_name)
+        curves[f"{title} {metric}"] = row.metric_curve(task_name), row.metric_curve(task_name, "train")
+        curves[f"{title} loss"] = row.loss_curve(task_name), row.loss_curve(task_name, "train_losses")
+    measured = {title: pair for title, pair in curves.items() if pair[0] is not None}
+    if not measured:
         return None
-    figure, panels = panel_grid(len(tasks))
-    for axes, task_name in zip(panels, tasks, strict=True):
-        dev_curve, train_curve = dev[task_name], row.metric_curve(task_name, "train")
+    figure, panels = panel_grid(len(measured))
+    for axes, (title, (dev_curve, train_curve)) in zip(panels, measured.items(), strict=True):
         if dev_curve is not None:
             _draw(axes, dev_curve, {"color": colour(0), "linestyle": "-"}, "dev", band=True)
         if train_curve is not None:
             _draw(axes, train_curve, {"color": colour(1), "linestyle": "--"}, "train", band=True)
-        axes.set_title(f"{shorten(task_name)} {metrics[task_name]}")
+        axes.set_title(title)
         _label_epochs(axes)
     legend_below(figure, handle_length=LONG_HANDLE)
     return figure

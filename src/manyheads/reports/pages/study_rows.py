@@ -21,12 +21,17 @@ CURVES_TEXT = (
 SELECT_TEXT = "Here dev is the part of train that checkpoints are chosen on (evaluate.select)."
 CURVE_CAPTION = "on dev, against the epoch."
 TRAIN_CAPTION = "on dev and on a part of train, against the epoch."
-LOSS_CAPTION = "loss on dev, against the epoch: where it rises again, the row over-fits."
+LOSS_CAPTION = (
+    "loss on dev and, where it was measured, on a part of train, against the epoch. Where dev rises again, "
+    "the row over-fits."
+)
 BARS_CAPTION = (
     "A bar per row, means over seeds; the dotted line is the mean of all rows. Numbers are those of the table."
 )
 TASK_BARS_CAPTION = "A bar per row and task, means over seeds; dotted lines are the means of all rows."
-PROGRESS_CAPTION = "Primary metric against the epoch: dev (line) and, where it was measured, train (dashed)."
+PROGRESS_CAPTION = (
+    "Primary metric and loss of each task against the epoch: dev (line) and, where it was measured, train (dashed)."
+)
 CONFUSION_CAPTION = "Examples by true class (rows) and predicted class (columns), and their share of the true class."
 ROC_CAPTION = "Each class against all others; for two classes the second."
 SCATTER_CAPTION = "Predicted against true: a point per dev example."
@@ -62,11 +67,12 @@ def _add_task_curves(section: Section, rows: list[StudyRow], task_name: str) -> 
     dev = {row.number: row.metric_curve(task_name) for row in rows}
     train = {row.number: row.metric_curve(task_name, "train") for row in rows}
     losses = {row.number: row.loss_curve(task_name) for row in rows}
+    train_losses = {row.number: row.loss_curve(task_name, "train_losses") for row in rows}
     caption = TRAIN_CAPTION if any(train.values()) else CURVE_CAPTION
     metric_figure = compare_rows(rows, dev, train, title)
     section.figure(metric_figure, f"curves-{task_name}", f"{title} against the epoch", f"{title} {caption}")
-    loss_figure = compare_rows(rows, losses, title=f"{task_name} loss")
-    loss_title = f"{task_name}: dev loss against the epoch"
+    loss_figure = compare_rows(rows, losses, train_losses, f"{task_name} loss")
+    loss_title = f"{task_name}: loss against the epoch"
     section.figure(loss_figure, f"losses-{task_name}", loss_title, f"{task_name}: {LOSS_CAPTION}")
 
 
