@@ -241,7 +241,7 @@ def test_settings_that_do_not_belong_to_it_are_refused_or_said(
 
 def test_stopped_before_its_first_step_it_can_be_begun_anew(recipe_file: RecipeFile, toy_data: Path) -> None:
     """Killed while the untrained head is judged: nothing is left that could be taken for a run."""
-    before = "import manyheads.pretraining.run as r, os\nr.Pretrainer._evaluate = lambda self: os._exit(9)"
+    before = "import manyheads.pretraining.run as r, os\nr.Pretrainer.evaluate = lambda self: os._exit(9)"
     assert manyheads("pretrain", recipe_file(), before=before).returncode == 9
     assert not (toy_data / "runs" / "toy-pretrained").exists()
     assert manyheads("pretrain", recipe_file(), "-q").returncode == 0
