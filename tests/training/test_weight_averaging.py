@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from command import check_refused, manyheads
-from manyheads import load_recipe, train
+from manyheads import Run, load_recipe, train
 from manyheads.training.weight_averaging import WeightAverage
 from resuming import check_resumed
 from run_files import last_checkpoint, log_of
@@ -118,6 +119,20 @@ def test_predict_from_the_averaged_model(recipe_file: RecipeFile, toy_data: Path
     assert averaged.returncode == 0, averaged.stderr
     assert "probabilities" in averaged.stdout
     assert raw.stdout != averaged.stdout
+
+
+def test_a_lost_averaged_model_is_made_anew(recipe_file: RecipeFile, toy_data: Path) -> None:
+    assert manyheads("train", recipe_file(training=AVERAGED), "-q").returncode == 0
+    run = toy_data / "runs" / "toy"
+    (run / "metrics.json").unlink()
+    shutil.rmtree(run / "best-averaged")
+    resumed = manyheads("resume", run)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "best-averaged is gone" in resumed.stderr
+    metrics = Run(run).metrics
+    assert metrics["averaged"]["model"]["step"] == metrics["steps"], "only the last averaged weights are left"
+    heads, last = load_file(run / "best-averaged" / "heads.safetensors"), last_checkpoint(run, "average.safetensors")
+    assert all(torch.equal(tensor, last[name]) for name, tensor in heads.items())
 
 
 @pytest.mark.parametrize("decay", [0, 1, 1.5, "much"])

@@ -88,10 +88,12 @@ class WeightAveraging:
         self.model, self.folder = model, run / FOLDER
         self.average, self.best = WeightAverage(model, decay), BestAverage()
 
-    def forget_lost(self) -> None:
+    def forget_lost(self, reporter: Reporter) -> None:
+        """A folder that was deleted or damaged no longer counts as the best so far."""
         restore_folder(self.folder)
-        if not self.folder.is_dir():
+        if self.best.best_overall is not None and not self.folder.is_dir():
             self.best.best_overall = None
+            reporter.say(f"note: {self.folder} is gone; the best from here on takes its place")
 
     def evaluate(self, evaluate: Callable[[], Evaluation], data: dict[str, TaskTokens]) -> Evaluation:
         """The averaged weights' evaluation; states of frozen layers are those of the raw weights, and not read."""
