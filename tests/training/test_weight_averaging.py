@@ -135,6 +135,17 @@ def test_a_lost_averaged_model_is_made_anew(recipe_file: RecipeFile, toy_data: P
     assert all(torch.equal(tensor, last[name]) for name, tensor in heads.items())
 
 
+def test_a_checkpoint_without_averages_is_refused(recipe_file: RecipeFile, toy_data: Path) -> None:
+    training = {**AVERAGED, "average_weights": None}
+    assert manyheads("train", recipe_file(training=training), "-q").returncode == 0
+    run = toy_data / "runs" / "toy"
+    (run / "metrics.json").unlink()
+    recipe = (run / "recipe.yaml").read_text()
+    assert "average_weights: null" in recipe
+    (run / "recipe.yaml").write_text(recipe.replace("average_weights: null", "average_weights: 0.9"))
+    check_refused(manyheads("resume", run), "checkpoints/step-", "'average'", "[checkpoint-lacks-entry]")
+
+
 @pytest.mark.parametrize("decay", [0, 1, 1.5, "much"])
 def test_a_decay_is_between_0_and_1(decay: Any, recipe_file: RecipeFile) -> None:
     check_refused(manyheads("train", recipe_file(training={"average_weights": decay})), "training.average_weights")
