@@ -31,7 +31,7 @@ from manyheads.tasks.task import Task
 
 
 class Run:
-    """What a training left behind. `model` is which of its models to use: 'best' or 'best-TASK'.
+    """What a training left behind. `model` is which of its models to use: 'best', 'best-TASK' or 'best-averaged'.
 
     `imports` are Python files of yours with parts that the run needs: they are run. Those that the run's own recipe
     names are not, unless this process has run them already: a folder never decides which code is run.
@@ -173,15 +173,18 @@ class Run:
         return self.predictor.predict_file_all(file)
 
 
-def open_predictor(folder: str | Path, model: str = "best", imports: Iterable[str | Path] = ()) -> Predictor:
-    """The predictor of a run, or of a model folder."""
+def open_predictor(folder: str | Path, model: str | None = None, imports: Iterable[str | Path] = ()) -> Predictor:
+    """The predictor of a run, or of a model folder. `model`: which of a run's models, 'best' unless told."""
     folder = Path(folder)
     if (folder / MODEL_FILE).exists() or not (folder / "recipe.yaml").exists():
         if folder.is_dir() and not (folder / MODEL_FILE).exists():
             reason = f"neither a run folder (it has no recipe.yaml) nor a model folder (it has no {MODEL_FILE})."
             raise UserError(f"{folder}: {reason}", code="not-a-run")
+        if model is not None and folder.is_dir():
+            reason = f"a model folder, of which --model {model} chooses nothing; leave it out, or name the run folder."
+            raise UserError(f"{folder}: {reason}", code="conflicting-options")
         return Predictor.open(folder, imports)
-    return Run(folder, model, imports).predictor
+    return Run(folder, model or "best", imports).predictor
 
 
 def evaluate_with_progress(
