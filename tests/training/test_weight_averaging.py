@@ -153,4 +153,7 @@ def test_a_decay_is_between_0_and_1(decay: Any, recipe_file: RecipeFile) -> None
 
 def test_a_task_may_not_take_its_folder(recipe_file: RecipeFile) -> None:
     file = recipe_file(tasks={"averaged": {"train": "mood.csv"}}, training=AVERAGED)
-    check_refused(manyheads("train", file), "tasks.averaged", "[task-name-taken]")
+    for command in ("plan", "check", "train"):
+        check_refused(manyheads(command, file), "tasks.averaged", "[task-name-taken]")
+    file = recipe_file(tasks={"averaged": {"train": "mood.csv"}})
+    assert manyheads("plan", file).returncode == 0, "without averaging it is a name like others"
