@@ -121,8 +121,7 @@ def _task_name_faults(recipe: Recipe) -> Iterator[Fault]:
     """The best model of a task is kept in best-TASK/, that of averaged weights in best-averaged/."""
     if recipe.training.average_weights is not None and "averaged" in recipe.tasks:
         reason = (
-            "best-averaged/ is the averaged model's; give the task another name, or leave out "
-            "training.average_weights."
+            "best-averaged/ is the averaged model's; give the task another name, or leave out training.average_weights."
         )
         yield Fault(("tasks", "averaged"), reason, "task-name-taken")
 
