@@ -21,7 +21,7 @@ from manyheads.inference.texts import Text
 from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.folder_checks import MODEL_FILE, printable
 from manyheads.model.multitask import ManyHeads
-from manyheads.model.saved_tasks import is_registered, unknown_parts
+from manyheads.model.saved_tasks import UnknownParts, is_registered, unknown_parts
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.runs.lock import find_holder
 from manyheads.runs.log import LOG_FILE, RunLog
@@ -64,7 +64,8 @@ class Run:
             return fault
         options = " ".join(f"--imports {file}" for file in files)
         advice = f"This run was trained with code of yours, which opening it does not run. If you trust it: {options}"
-        return UserError(f"{fault}\n{printable(advice)}", code="unknown-part")
+        reason = fault.reason if isinstance(fault, UnknownParts) else str(fault)
+        return UserError(f"{reason}\n{printable(advice)}", code="unknown-part")
 
     @property
     def metrics(self) -> dict[str, Any]:
