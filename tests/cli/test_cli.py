@@ -114,6 +114,10 @@ def test_predict_pairs_and_json(trained: Path) -> None:
 def test_options_that_exclude_each_other(trained: Path, tmp_path: Path) -> None:
     for words in (("--text", "a", tmp_path / "a.csv"), ("--all", "--task", "one")):
         check_refused(manyheads("predict", trained, *words), "not both", "[conflicting-options]")
+    for model in ("best", "best-one", "best-x"):
+        refused = manyheads("predict", trained / "best", "-t", "one", "--text", "a", "--model", model)
+        check_refused(refused, f"--model {model}", "leave it out", "[conflicting-options]")
+    assert "best-averaged" in manyheads("predict", "--help").stdout
     check_refused(manyheads("report", trained, "--scale", "small"), "a run has none", "[conflicting-options]")
     check_refused(manyheads("report", trained, "seed=3"), "only studies take settings", "[conflicting-options]")
     check_refused(manyheads("report", "papers/e1"), "Did you mean 'papers/e1-encodings'", "[unknown-subject]")

@@ -55,6 +55,7 @@ def test_own_parts_train_are_said_and_open_again(own: Path, recipe_file: Callabl
     assert found.returncode == 0, found.stderr
     refused = manyheads("predict", run, *texts)
     check_refused(refused, "losses/absolute was registered by my_parts.py", f"--imports {own}", "[unknown-part]")
+    assert refused.stderr.count("--imports") == 1, "one advice, with the full path"
     assert manyheads("predict", run / "best", *texts, "--imports", own).stdout == found.stdout
     check_refused(manyheads("predict", run / "best", *texts), "losses/absolute", "--imports my_parts.py")
     check_refused(manyheads("evaluate", run), "unknown loss 'absolute'", f"--imports {own}", "[unknown-part]")

@@ -463,6 +463,23 @@ def test_yaml_that_parses_to_nonsense_is_a_fault_not_a_crash(tmp_path: Path, tex
         load_recipe(tmp_path / "odd.yaml")
 
 
+def test_old_keys_are_listed_in_the_files_order(tmp_path: Path) -> None:
+    file = tmp_path / "recipe.yaml"
+    phases = "phases:\n- train: heads\n- train: all\n"
+    file.write_text(f"{phases}tasks: {{a: {{train: x.csv, comes_back: 1}}}}\ntraining:\n  clip: 3\n  train: all\n")
+    with pytest.raises(UserError) as caught:
+        load_recipe(file, {"training.head_rate": 1e-3})
+    places = [line.partition(": this key")[0].removeprefix(f"{tmp_path}/") for line in str(caught.value).splitlines()]
+    assert places == [
+        "recipe.yaml:2: phases.1.train",
+        "recipe.yaml:3: phases.2.train",
+        "recipe.yaml:4: tasks.a.comes_back",
+        "recipe.yaml:6: training.clip",
+        "recipe.yaml:7: training.train",
+        "command line: training.head_rate",
+    ]
+
+
 @pytest.mark.parametrize(
     ("settings", "where", "new_name"),
     [

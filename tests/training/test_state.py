@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from manyheads.errors import UserError
 from manyheads.storage.files import write_folder
 from manyheads.training.best_models import BestModels
 from manyheads.training.state import COMBINER_STATE, NamedOptimizer, Progress, TrainingState, find_checkpoints
@@ -56,3 +58,13 @@ def test_saved_and_loaded_and_older_ones_too(tmp_path: Path) -> None:
             assert torch.equal(before, after)
             for moment, value in optimizer.state[before].items():
                 assert torch.equal(value, optimizer_2.state[after][moment])
+
+
+@pytest.mark.parametrize("name", ["progress", "best", "optimizer"])
+def test_a_missing_entry_is_named(name: str, tmp_path: Path) -> None:
+    state = made(0)[0]
+    left_out = {entry: stateful for entry, stateful in state.entries.items() if entry != name}
+    TrainingState(left_out).save(tmp_path, 7)
+    with pytest.raises(UserError, match=f"step-00000007: it lacks the entry '{name}'") as refusal:
+        state.load(tmp_path / "step-00000007")
+    assert refusal.value.code == "checkpoint-lacks-entry"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from command import check_refused, manyheads
-from manyheads import load_recipe, train
+from manyheads import Run, load_recipe, train
 from manyheads.training.weight_averaging import WeightAverage
 from resuming import check_resumed
 from run_files import last_checkpoint, log_of
@@ -120,6 +121,31 @@ def test_predict_from_the_averaged_model(recipe_file: RecipeFile, toy_data: Path
     assert raw.stdout != averaged.stdout
 
 
+def test_a_lost_averaged_model_is_made_anew(recipe_file: RecipeFile, toy_data: Path) -> None:
+    assert manyheads("train", recipe_file(training=AVERAGED), "-q").returncode == 0
+    run = toy_data / "runs" / "toy"
+    (run / "metrics.json").unlink()
+    shutil.rmtree(run / "best-averaged")
+    resumed = manyheads("resume", run)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "best-averaged is gone" in resumed.stderr
+    metrics = Run(run).metrics
+    assert metrics["averaged"]["model"]["step"] == metrics["steps"], "only the last averaged weights are left"
+    heads, last = load_file(run / "best-averaged" / "heads.safetensors"), last_checkpoint(run, "average.safetensors")
+    assert all(torch.equal(tensor, last[name]) for name, tensor in heads.items())
+
+
+def test_a_checkpoint_without_averages_is_refused(recipe_file: RecipeFile, toy_data: Path) -> None:
+    training = {**AVERAGED, "average_weights": None}
+    assert manyheads("train", recipe_file(training=training), "-q").returncode == 0
+    run = toy_data / "runs" / "toy"
+    (run / "metrics.json").unlink()
+    recipe = (run / "recipe.yaml").read_text()
+    assert "average_weights: null" in recipe
+    (run / "recipe.yaml").write_text(recipe.replace("average_weights: null", "average_weights: 0.9"))
+    check_refused(manyheads("resume", run), "checkpoints/step-", "'average'", "[checkpoint-lacks-entry]")
+
+
 @pytest.mark.parametrize("decay", [0, 1, 1.5, "much"])
 def test_a_decay_is_between_0_and_1(decay: Any, recipe_file: RecipeFile) -> None:
     check_refused(manyheads("train", recipe_file(training={"average_weights": decay})), "training.average_weights")
@@ -127,4 +153,7 @@ def test_a_decay_is_between_0_and_1(decay: Any, recipe_file: RecipeFile) -> None
 
 def test_a_task_may_not_take_its_folder(recipe_file: RecipeFile) -> None:
     file = recipe_file(tasks={"averaged": {"train": "mood.csv"}}, training=AVERAGED)
-    check_refused(manyheads("train", file), "tasks.averaged", "[task-name-taken]")
+    for command in ("plan", "check", "train"):
+        check_refused(manyheads(command, file), "tasks.averaged", "[task-name-taken]")
+    file = recipe_file(tasks={"averaged": {"train": "mood.csv"}})
+    assert manyheads("plan", file).returncode == 0, "without averaging it is a name like others"

@@ -21,7 +21,10 @@ Imports = Annotated[
     list[Path] | None,
     typer.Option("--imports", help="A Python file with parts that the model needs; it is run. May be repeated."),
 ]
-ModelOption = Annotated[str, typer.Option("--model", help="Which model of the run: best, or best-TASK.")]
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", help="Which model of the run: best (unless told), best-TASK or best-averaged."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 TakeLock = Annotated[

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     run: RunArgument,
-    model: ModelOption = "best",
+    model: ModelOption = None,
     imports: Imports = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -27,7 +27,7 @@ def evaluate(
     from manyheads.console import Reporter
     from manyheads.runs.run import Run
 
-    opened = Run(run, model, imports or ())
+    opened = Run(run, model or "best", imports or ())
     print_metrics({"dev": opened.evaluate(Reporter(quiet)).to_json(), "model": opened.about}, as_json)
 
 
@@ -45,7 +45,7 @@ def predict(
     every: Annotated[
         bool, typer.Option("--all", help="All tasks that take such texts, from one encoder pass.")
     ] = False,
-    model: ModelOption = "best",
+    model: ModelOption = None,
     imports: Imports = None,
     as_json: AsJson = False,
 ) -> None:

@@ -95,7 +95,7 @@ def _validate(content: dict[str, Any], locations: SourceLocations, base: Path) -
 
 def _refuse_old_keys(content: dict[str, Any], locations: SourceLocations) -> None:
     faults = []
-    for path, new_name in find_old_keys(content):
+    for path, new_name in sorted(find_old_keys(content), key=lambda old_key: locations.line(old_key[0])):
         faults.append(f"{locations.location(path)}: this key is now called '{new_name}'.")
     if faults:
         raise UserError("\n".join(faults), code="renamed-key")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 KeyPath = tuple[str | int, ...]  # a place in a recipe: ("tasks", "sts", "train", 0)
@@ -26,6 +27,16 @@ class SourceLocations:
                 if location in self.lines:
                     return f"{self.file}:{self.lines[location]}: {key}"
         return f"{self.file}: {key}" if key else self.file
+
+    def line(self, path: KeyPath) -> float:
+        """The line to sort by: that of the nearest key that the file has; what stands in no file comes last."""
+        for length in range(len(path), 0, -1):
+            for location in (path[:length], _names(path[:length])):
+                if location in self.overridden:
+                    return math.inf
+                if location in self.lines:
+                    return self.lines[location]
+        return math.inf
 
     def forget_lines(self, path: KeyPath) -> None:
         """A value that was overridden no longer stands in the file."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from manyheads import registry
 from manyheads.config.part import PartConfig
 from manyheads.errors import UserError
-from manyheads.model.folder_checks import MODEL_FILE, SHOWN, guarded, read_json, refused
+from manyheads.model.folder_checks import MODEL_FILE, SHOWN, guarded, printable, read_json, refused
 from manyheads.tasks.compatibility import incompatible_parts
 from manyheads.tasks.task import Task
 
@@ -88,7 +88,15 @@ def is_registered(family: str, name: str) -> bool:
     return any(part.name == name for part in registry.parts(family))
 
 
-def unknown_parts(file: Path, missing: list[str], registered_by: dict[str, str]) -> UserError:
+class UnknownParts(UserError):
+    """Parts are not registered. `reason` is the message without the advice, for those who know the files in full."""
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(f"{reason}\n  {advice}", "unknown-part")
+        self.reason = reason
+
+
+def unknown_parts(file: Path, missing: list[str], registered_by: dict[str, str]) -> UnknownParts:
     """Which parts are not registered, who registered them, and how to trust that file."""
     sentences: list[str] = []
     files: dict[str, None] = {}
@@ -102,8 +110,8 @@ def unknown_parts(file: Path, missing: list[str], registered_by: dict[str, str])
             files[source] = None
     options = " ".join(f"--imports {source}" for source in files)
     advice = f"Opening a model never runs code. If you trust that file: {options} (in Python: imports=[...])."
-    lines = ["this model needs parts that are not registered:", *sentences, advice]
-    return refused(file, "\n  ".join(lines), "unknown-part")
+    reason = "\n  ".join(["this model needs parts that are not registered:", *sentences])
+    return UnknownParts(f"{file}: {printable(reason)}", printable(advice))
 
 
 def _why_invalid(task: Task, tasks: dict[str, Task]) -> str | None:

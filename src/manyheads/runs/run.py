@@ -21,7 +21,7 @@ from manyheads.inference.texts import Text
 from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.folder_checks import MODEL_FILE, printable
 from manyheads.model.multitask import ManyHeads
-from manyheads.model.saved_tasks import is_registered, unknown_parts
+from manyheads.model.saved_tasks import UnknownParts, is_registered, unknown_parts
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.runs.lock import find_holder
 from manyheads.runs.log import LOG_FILE, RunLog
@@ -31,7 +31,7 @@ from manyheads.tasks.task import Task
 
 
 class Run:
-    """What a training left behind. `model` is which of its models to use: 'best' or 'best-TASK'.
+    """What a training left behind. `model` is which of its models to use: 'best', 'best-TASK' or 'best-averaged'.
 
     `imports` are Python files of yours with parts that the run needs: they are run. Those that the run's own recipe
     names are not, unless this process has run them already: a folder never decides which code is run.
@@ -64,7 +64,8 @@ class Run:
             return fault
         options = " ".join(f"--imports {file}" for file in files)
         advice = f"This run was trained with code of yours, which opening it does not run. If you trust it: {options}"
-        return UserError(f"{fault}\n{printable(advice)}", code="unknown-part")
+        reason = fault.reason if isinstance(fault, UnknownParts) else str(fault)
+        return UserError(f"{reason}\n{printable(advice)}", code="unknown-part")
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -173,15 +174,18 @@ class Run:
         return self.predictor.predict_file_all(file)
 
 
-def open_predictor(folder: str | Path, model: str = "best", imports: Iterable[str | Path] = ()) -> Predictor:
-    """The predictor of a run, or of a model folder."""
+def open_predictor(folder: str | Path, model: str | None = None, imports: Iterable[str | Path] = ()) -> Predictor:
+    """The predictor of a run, or of a model folder. `model`: which of a run's models, 'best' unless told."""
     folder = Path(folder)
     if (folder / MODEL_FILE).exists() or not (folder / "recipe.yaml").exists():
         if folder.is_dir() and not (folder / MODEL_FILE).exists():
             reason = f"neither a run folder (it has no recipe.yaml) nor a model folder (it has no {MODEL_FILE})."
             raise UserError(f"{folder}: {reason}", code="not-a-run")
+        if model is not None and folder.is_dir():
+            reason = f"a model folder, of which --model {model} chooses nothing; leave it out, or name the run folder."
+            raise UserError(f"{folder}: {reason}", code="conflicting-options")
         return Predictor.open(folder, imports)
-    return Run(folder, model, imports).predictor
+    return Run(folder, model or "best", imports).predictor
 
 
 def evaluate_with_progress(

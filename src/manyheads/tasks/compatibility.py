@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from manyheads.tasks.task import Task
 
 
+INCOMPATIBLE = "incompatible"
+
+
 class Fault(NamedTuple):
     """Something that does not fit: where it stands in the recipe, and why."""
 
     path: KeyPath
     reason: str
-    code: str = "incompatible"
+    code: str = INCOMPATIBLE
 
 
 def refuse(faults: Sequence[Fault], recipe: Recipe) -> None:
@@ -53,7 +56,8 @@ def recipe_faults(recipe: Recipe) -> Iterator[Fault]:
     if not any(recipe.evaluate.weights.get(name, 1.0) for name in recipe.tasks):
         yield Fault(("evaluate", "weights"), "at least one task must have a weight above 0.")
     yield from _optimizer_faults(recipe)
-    yield from _shared_head_faults(recipe)
+    yield from _head_owner_faults(recipe)
+    yield from _task_name_faults(recipe)
     yield from _prediction_file_faults(recipe)
     for name, settings in recipe.tasks.items():
         if settings.head is not None:
@@ -100,7 +104,8 @@ def _penalty_reasons(regularisers: list[PartConfig]) -> Iterator[str]:
             yield f"'{regulariser.name}' is a penalty that belongs to no task; take 'updates', or leave it out."
 
 
-def _shared_head_faults(recipe: Recipe) -> Iterator[Fault]:
+def _head_owner_faults(recipe: Recipe) -> Iterator[Fault]:
+    """`head_of` names a task that has a head of its own."""
     for name, settings in recipe.tasks.items():
         owner = settings.head_of
         if owner is None:
@@ -110,6 +115,15 @@ def _shared_head_faults(recipe: Recipe) -> Iterator[Fault]:
             yield Fault(path, f"no task '{owner}'.{nearest(owner, recipe.tasks)}")
         elif owner == name or recipe.tasks[owner].head_of is not None:
             yield Fault(path, f"task '{owner}' has no head of its own to share.")
+
+
+def _task_name_faults(recipe: Recipe) -> Iterator[Fault]:
+    """The best model of a task is kept in best-TASK/, that of averaged weights in best-averaged/."""
+    if recipe.training.average_weights is not None and "averaged" in recipe.tasks:
+        reason = (
+            "best-averaged/ is the averaged model's; give the task another name, or leave out training.average_weights."
+        )
+        yield Fault(("tasks", "averaged"), reason, "task-name-taken")
 
 
 def _prediction_file_faults(recipe: Recipe) -> Iterator[Fault]:

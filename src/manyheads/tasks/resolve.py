@@ -18,6 +18,7 @@ from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
 from manyheads.errors import UserError
 from manyheads.tasks.compatibility import (
+    INCOMPATIBLE,
     Fault,
     brought_pooling,
     recipe_faults,
@@ -32,9 +33,11 @@ from manyheads.tasks.task import PARTS, Task
 def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] | None = None) -> Recipe:
     """A recipe from a YAML file, the name of a shipped recipe, or a dict; `overrides` are {dotted.key: value}."""
     recipe = read_recipe(source, overrides)
-    faults = [f"{recipe.location(*fault.path)}: {fault.reason}" for fault in recipe_faults(recipe)]
+    faults = list(recipe_faults(recipe))
     if faults:
-        raise list_faults(faults, recipe.file)
+        lines = [f"{recipe.location(*fault.path)}: {fault.reason}" for fault in faults]
+        has_own_code = len(faults) == 1 and faults[0].code != INCOMPATIBLE
+        raise list_faults(lines, recipe.file, faults[0].code if has_own_code else "bad-recipe")
     return recipe
 
 

@@ -28,7 +28,8 @@ from manyheads.training.datasets import Round, batches_of
 STATE_FILE = "state.json"
 COMBINER_STATE = "combiner_state"  # the entry of what scalarizers, aggregators and regularisers learn and remember
 OLD_FILES = {COMBINER_STATE: "memory"}  # an entry's file in checkpoints of 0.1
-# fields of plain state → what they are called since; in 0.1 all of them stood under "progress"
+OLD_IN_PROGRESS = ("best", "pausing", "conflicts")  # entries whose fields stood under "progress" in 0.1
+# fields of plain state → what they are called since 0.1
 OLD_FIELDS = {
     "moved": "changed_since_evaluation",
     "running": "smoothed_losses",
@@ -83,7 +84,7 @@ class TrainingState:
             if tensors is not None:
                 entry.load_state_dict(_load(tensors))
             else:
-                entry.load_state_dict(plain.get(name, plain.get("progress", plain)))
+                entry.load_state_dict(_plain_state(plain, name, checkpoint))
 
 
 def find_checkpoints(folder: Path) -> list[Path]:
@@ -97,6 +98,18 @@ def _tensor_file(checkpoint: Path, name: str) -> Path | None:
         if file.is_file():
             return file
     return None
+
+
+def _plain_state(plain: dict[str, Any], name: str, checkpoint: Path) -> Any:
+    if name in plain:
+        return plain[name]
+    if name in OLD_IN_PROGRESS and "step" in plain and "progress" in plain:  # only 0.1 wrote the step beside them
+        return plain["progress"]
+    raise UserError(
+        f"{checkpoint}: it lacks the entry '{name}', which the run's recipe asks for. Give recipe.yaml of the run the "
+        "settings back that it was trained with, or train it anew under another `name`.",
+        "checkpoint-lacks-entry",
+    )
 
 
 def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

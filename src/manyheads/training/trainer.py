@@ -88,7 +88,7 @@ class Trainer:
         if resumed:
             self.best.forget_lost(self.folder, reporter)
             if self.averaging:
-                self.averaging.forget_lost()
+                self.averaging.forget_lost(reporter)
         elif setup.processes.main:
             write_recipe(self.folder, self.recipe, self.model.tasks)
             start = {"steps": self.steps, "batch_sizes": self.schedule.batch_sizes, "machine": self.machine}
@@ -296,11 +296,16 @@ class Trainer:
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
+    def _lacks_best(self) -> bool:
+        """Whether best/ or best-averaged/ was lost after the last evaluation."""
+        if self.averaging and self.averaging.best.best_overall is None:
+            return True
+        return OVERALL not in self.best.best
+
     def finish(self) -> None:
         """Evaluate the best model on all of dev and on test, write predictions and metrics.json."""
         main, reporter = self.setup.processes.main, self.setup.reporter
-        # the end came before an evaluation, or best/ was lost after it
-        if self.progress.changed_since_evaluation or OVERALL not in self.best.best:
+        if self.progress.changed_since_evaluation or self._lacks_best():  # the end came before an evaluation
             self.evaluate()
             if main:
                 self.state.save(checkpoints_of(self.folder), self.progress.step)

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
-from manyheads.errors import UserError
 from manyheads.inference.evaluate import Evaluation
 from manyheads.model.folder import load_model, save_model
 from manyheads.model.multitask import ManyHeads
@@ -31,7 +30,7 @@ from manyheads.storage.files import restore_folder
 from manyheads.training.datasets import Datasets
 from manyheads.training.state import PlainState, Stateful
 
-FOLDER = "best-averaged"
+FOLDER = "best-averaged"  # which a task of that name would take: tasks/compatibility.py refuses it
 
 
 class WeightAverage:
@@ -88,10 +87,12 @@ class WeightAveraging:
         self.model, self.folder = model, run / FOLDER
         self.average, self.best = WeightAverage(model, decay), BestAverage()
 
-    def forget_lost(self) -> None:
+    def forget_lost(self, reporter: Reporter) -> None:
+        """A folder that was deleted or damaged no longer counts as the best so far."""
         restore_folder(self.folder)
-        if not self.folder.is_dir():
+        if self.best.best_overall is not None and not self.folder.is_dir():
             self.best.best_overall = None
+            reporter.say(f"note: {self.folder} is gone; the best from here on takes its place")
 
     def evaluate(self, evaluate: Callable[[], Evaluation], data: dict[str, TaskTokens]) -> Evaluation:
         """The averaged weights' evaluation; states of frozen layers are those of the raw weights, and not read."""
@@ -132,11 +133,4 @@ def build_averaging(recipe: Recipe, model: ManyHeads, run: Path) -> WeightAverag
     decay = recipe.training.average_weights
     if decay is None:
         return None
-    if "averaged" in recipe.tasks:
-        location = recipe.location("tasks", "averaged")
-        raise UserError(
-            f"{location}: {FOLDER}/ is the averaged model's; give the task another name, or leave out "
-            "training.average_weights.",
-            "task-name-taken",
-        )
     return WeightAveraging(model, decay, run)
