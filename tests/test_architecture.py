@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from manyheads.registry import parts
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "manyheads"
 ENTRANCES = {"__init__", "__main__"}  # the package's face, which may name any room
@@ -61,6 +63,33 @@ def test_an_import_of_a_later_room_is_found(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "labels.py").write_text("def late():\n    from manyheads.training.loop import train\n")
     assert wrong_imports(tmp_path, ["data", "training"]) == ["data/labels.py imports training"]
+
+
+def named_kinds(package: Path, kinds: set[str]) -> list[str]:
+    """Where a module outside the kinds' own room has the name of a kind as a string."""
+    named = []
+    for file in sorted(package.rglob("*.py")):
+        relative = file.relative_to(package)
+        if relative.parts[:2] == ("parts", "kinds"):
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in kinds:
+                named.append(f"{relative.as_posix()}:{node.lineno}: {node.value}")
+    return named
+
+
+def test_no_other_room_names_a_kind_of_task() -> None:
+    """A docstring is longer than a name, so it is never taken for one."""
+    kinds = {part.name for part in parts("kinds")}
+    assert kinds >= {"classification", "ordinal", "multi-label", "regression"}
+    assert named_kinds(PACKAGE, kinds) == []
+
+
+def test_a_comparison_with_the_name_of_a_kind_is_found(tmp_path: Path) -> None:
+    (tmp_path / "parts" / "kinds").mkdir(parents=True)
+    (tmp_path / "parts" / "kinds" / "ordinal.py").write_text('name = "ordinal"\n')
+    (tmp_path / "tasks.py").write_text('"""An ordinal task."""\nif kind == "ordinal":\n    pass\n')
+    assert named_kinds(tmp_path, {"ordinal"}) == ["tasks.py:2: ordinal"]
 
 
 def test_rooms_before_the_encoder_import_no_torch() -> None:
