@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -92,22 +93,52 @@ def test_a_comparison_with_the_name_of_a_kind_is_found(tmp_path: Path) -> None:
     assert named_kinds(tmp_path, {"ordinal"}) == ["tasks.py:2: ordinal"]
 
 
+# what an exported model is served with, beside the rooms before the encoder
+WITHOUT_TORCH = (
+    "tasks.task",
+    "tasks.resolve",
+    "parts.kinds",
+    "inference.predictor",
+    "inference.prediction_files",
+    "inference.texts",
+    "inference.collector",
+)
+REPORT = """
+import importlib, json, sys
+blamed = []
+for name in json.loads(sys.argv[1]):
+    importlib.import_module(name)
+    if "torch" in sys.modules:
+        blamed.append(name)
+        break
+print(json.dumps([blamed, "transformers" in sys.modules]))
+"""
+
+
+def first_to_import_torch(modules: list[str]) -> tuple[list[str], bool]:
+    """The first of the modules after which torch is imported, and whether transformers is after all of them."""
+    run = subprocess.run(
+        [sys.executable, "-c", REPORT, json.dumps(modules)], capture_output=True, text=True, check=True
+    )
+    blamed, has_transformers = json.loads(run.stdout)
+    return blamed, has_transformers
+
+
 def test_rooms_before_the_encoder_import_no_torch() -> None:
-    """Also of kinds and of the predictor's face: an exported model is served without torch."""
+    """It takes seconds to import: reading recipes, data and tokens must not wait for it."""
     order = rooms_in_order()
     modules = []
     for file in sorted(PACKAGE.rglob("*.py")):
         relative = file.relative_to(PACKAGE).with_suffix("")
         if relative.parts[0] in order[: order.index("encoder")] and relative.name != "__init__":
             modules.append(".".join(["manyheads", *relative.parts]))
-    modules += [
-        "manyheads.tasks.task",
-        "manyheads.tasks.resolve",
-        "manyheads.parts.kinds",
-        "manyheads.inference.predictor",
-    ]
+    modules += [f"manyheads.{name}" for name in WITHOUT_TORCH]
     assert len(modules) > 25
-    code = "import importlib, sys\n"
-    code += "".join(f"importlib.import_module({module!r})\n" for module in modules)
-    code += "assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    listed = ("tokens.packing", "storage.cache", "data.dataset", "errors", "registry", "seeding", "console")
+    assert {f"manyheads.{name}" for name in listed} <= set(modules)
+    assert first_to_import_torch(modules)[0] == []
+    assert first_to_import_torch(["manyheads.errors", "manyheads.encoder.loading"])[0] == ["manyheads.encoder.loading"]
+
+
+def test_what_serves_an_exported_model_imports_neither_torch_nor_transformers() -> None:
+    assert first_to_import_torch([f"manyheads.{name}" for name in WITHOUT_TORCH]) == ([], False)
