@@ -1,4 +1,4 @@
-"""Does manyheads work on this GPU? Parity with the processor, mixed precision, one epoch; prints what it saw.
+"""Does manyheads work on this GPU? Parity with the CPU, mixed precision, one epoch; prints what it saw.
 
     make gpu-check
 
@@ -40,8 +40,8 @@ def losses(run: Run) -> list[float]:
 
 
 def check_parity(folder: str) -> str:
-    """The same recipe on the processor and on the GPU: the same losses, but for rounding that grows with steps."""
-    here = losses(trained(folder, name="processor", training__device="cpu", **PLAIN))
+    """The same recipe on the CPU and on the GPU: the same losses, but for rounding that grows with steps."""
+    here = losses(trained(folder, name="cpu", training__device="cpu", **PLAIN))
     there = losses(trained(folder, name="gpu", **PLAIN))
     early = max(abs(a - b) for a, b in zip(here[:9], there[:9], strict=True))
     late = max(abs(a - b) for a, b in zip(here, there, strict=True))
@@ -87,11 +87,11 @@ def check_predictions(folder: str) -> str:
     found = run.evaluate()
     told = run.metrics["dev"]["overall"]
     assert abs(found.overall - told) < 5e-3, f"overall {found.overall:.4f} here, {told:.4f} there"
-    return f"overall {found.overall:.4f} on the processor, {told:.4f} where it was trained"
+    return f"overall {found.overall:.4f} on the CPU, {told:.4f} where it was trained"
 
 
 CHECKS: dict[str, Callable[[str], str]] = {
-    "parity with the processor": check_parity,
+    "parity with the CPU": check_parity,
     "repeatable": check_repeated,
     "mixed precision (bf16)": check_bf16,
     "gradient surgery": check_surgery,
@@ -105,7 +105,7 @@ def main() -> None:
     given.add_argument("--here", action="store_true", help="run even without a GPU")
     options = given.parse_args()
     if not torch.accelerator.is_available() and not options.here:
-        print("No GPU was found by torch, so there is nothing to check. `--here` tries the script on the processor.")
+        print("No GPU was found by torch, so there is nothing to check. `--here` tries the script on the CPU.")
         sys.exit(1)
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device"
     print(f"{name}, torch {torch.__version__}\n\n| check | | |\n|---|---|---|")

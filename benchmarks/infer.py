@@ -36,7 +36,7 @@ AIMS = {
     "sentence-transformers CrossEncoder.predict": "1.6",
     "floor": "0.70",
 }
-COMPANY = (1, 2, 4, 8)  # tasks that read the same sentences
+TASK_COUNTS = (1, 2, 4, 8)  # tasks that read the same sentences
 
 
 def small_run(data: str | None, folder: str) -> Run:
@@ -133,7 +133,7 @@ def measure(data: str | None, turns: int, count: int) -> list[str]:
 def measure_many_heads(turns: int, count: int) -> list[str]:
     """Several tasks on the same sentences: what they cost together, against the first alone."""
     with tempfile.TemporaryDirectory() as folder:
-        names = [f"task{number}" for number in range(max(COMPANY))]
+        names = [f"task{number}" for number in range(max(TASK_COUNTS))]
         task = {"train": "demo:sentiment", "max_train": 32, "max_dev": 32}
         recipe = {
             "name": "many-heads",
@@ -145,9 +145,9 @@ def measure_many_heads(turns: int, count: int) -> list[str]:
         run = train(load_recipe(recipe), quiet=True)
         every = [row["sentence"] for row in demo_rows("sentiment", "train")]
         texts = [every[number % len(every)] + f" {number}" for number in range(count)]
-        taken: dict[int, list[float]] = {size: [] for size in COMPANY}
+        taken: dict[int, list[float]] = {size: [] for size in TASK_COUNTS}
         for turn in range(turns + 1):
-            for size in COMPANY:
+            for size in TASK_COUNTS:
                 began = time.perf_counter()
                 tasks = [run.model.tasks[name] for name in names[:size]]
                 run.predictor.predict_dataset(tasks, dataset_of_texts(texts, 1, names[0]))

@@ -17,7 +17,7 @@ hypothesis.settings.register_profile("same", derandomize=True, deadline=None, su
 hypothesis.settings.load_profile("same")
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may wait for a network
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")  # some virtual machines announce AMX and stop at it
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")  # some virtual machines advertise AMX and crash on it
 
 from manyheads.encoder.toy import WORDS, write_toy_encoder  # noqa: E402  (after the environment is set)
 from report_fixtures import finished_study, hostile_run, other_run, smoke_run  # noqa: E402, F401  (used by name)

@@ -68,6 +68,7 @@ def test_unknown_key_and_unknown_part_at_once(recipe_file: RecipeFile) -> None:
         "tasks.mood.los: unknown key. Did you mean 'loss'?",
         "tasks.mood.head: unknown head 'linaer'. Did you mean 'linear'?",
         "command line: training.epoch: unknown key. Did you mean 'epochs'?",
+        "[bad-recipe]",
     )
 
 
@@ -104,7 +105,7 @@ def test_truncated_checkpoint(trained: Path) -> None:
 def test_tasks_that_share_a_name(toy_data: Path) -> None:
     recipe = toy_data / "twice.yaml"
     recipe.write_text("tasks:\n  mood:\n    train: mood.csv\n  mood:\n    train: near.tsv\n")
-    check_refused(manyheads("train", recipe), "twice.yaml:4: tasks.mood", "already stands in line 2")
+    check_refused(manyheads("train", recipe), "twice.yaml:4: tasks.mood", "already stands in line 2", "[repeated-key]")
 
 
 def test_parts_that_do_not_fit_the_task(recipe_file: RecipeFile) -> None:
@@ -117,8 +118,8 @@ def test_parts_that_do_not_fit_the_task(recipe_file: RecipeFile) -> None:
 
 def test_broken_yaml_unknown_recipe_and_bad_override(toy_data: Path) -> None:
     (toy_data / "broken.yaml").write_text("tasks:\n  mood: [\n")
-    check_refused(manyheads("train", toy_data / "broken.yaml"), "broken.yaml:3", "not valid YAML")
-    check_refused(manyheads("train", "dmeo"), "No recipe 'dmeo'", "Did you mean 'demo'?")
+    check_refused(manyheads("train", toy_data / "broken.yaml"), "broken.yaml:3", "not valid YAML", "[bad-yaml]")
+    check_refused(manyheads("train", "dmeo"), "No recipe 'dmeo'", "Did you mean 'demo'?", "[no-such-recipe]")
     check_refused(manyheads("train", "demo", "epochs"), "expected key.path=value")
 
 

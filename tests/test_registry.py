@@ -74,8 +74,9 @@ def test_names_are_taken_once_per_family() -> None:
 def test_a_family_must_be_known() -> None:
     with pytest.raises(ValueError, match=r"unknown family 'loses'. Did you mean 'losses'"):
         register("loses", "x")
-    with pytest.raises(UserError, match=r"Unknown family 'loses'. Did you mean 'losses'"):
+    with pytest.raises(UserError, match=r"Unknown family 'loses'. Did you mean 'losses'") as caught:
         parts("loses")
+    assert caught.value.code == "unknown-family"
 
 
 def test_parts_come_in_the_order_of_the_flow_and_then_by_name() -> None:

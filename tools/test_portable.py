@@ -1,6 +1,6 @@
-"""`make test-portable`: the numeric tests again, with other instructions and threads than this processor would choose.
+"""`make test-portable`: the numeric tests again, with other instructions and threads than this CPU would choose.
 
-A tolerance that holds on one processor only is seen here. Every variable below is obeyed on processors of any maker,
+A tolerance that holds on one CPU only is seen here. Every variable below is obeyed on CPUs of any maker,
 as MKL_ENABLE_INSTRUCTIONS is not.
 """
 
@@ -20,7 +20,7 @@ SETTINGS = (
         "ONEDNN_MAX_CPU_ISA": "SSE41",
         "OMP_NUM_THREADS": "1",
     },
-    # what most processors of the last ten years have, two threads, which do not spin where others want the core
+    # what most CPUs of the last ten years have, two threads, which do not spin where others want the core
     {
         "ATEN_CPU_CAPABILITY": "avx2",
         "ONEDNN_MAX_CPU_ISA": "AVX2",
@@ -34,22 +34,22 @@ CAPABILITY = "import torch; print(torch.backends.cpu.get_cpu_capability())"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2, help="processes that test at once")
-    parser.add_argument("words", nargs="*", help="what else pytest is told, after --")
-    given = parser.parse_args()
+    parser.add_argument("words", nargs="*", help="what else pytest gets, after --")
+    options = parser.parse_args()
     plain = has_no_avx2()
-    told = []
+    results = []
     failed = False
     for setting in SETTINGS:
-        wanted = dict(setting)
-        if plain and wanted["ATEN_CPU_CAPABILITY"] == "avx2":
-            del wanted["ATEN_CPU_CAPABILITY"]  # torch would obey, and be killed
-        shown = " ".join(f"{name}={value}" for name, value in wanted.items())
+        environment = dict(setting)
+        if plain and environment["ATEN_CPU_CAPABILITY"] == "avx2":
+            del environment["ATEN_CPU_CAPABILITY"]  # torch would obey, and be killed
+        shown = " ".join(f"{name}={value}" for name, value in environment.items())
         print(f"--- {shown}", flush=True)
         began = time.monotonic()
-        code = run_tests(wanted, given.workers, given.words)
-        told.append(f"{time.monotonic() - began:5.0f} s  {'passed' if code == 0 else 'FAILED'}  {shown}")
+        code = run_tests(environment, options.workers, options.words)
+        results.append(f"{time.monotonic() - began:5.0f} s  {'passed' if code == 0 else 'FAILED'}  {shown}")
         failed = failed or code != 0
-    print("\n".join(told))
+    print("\n".join(results))
     return int(failed)
 
 

@@ -13,7 +13,7 @@ class UserError(Exception):
     `code` is short and stable ("unknown-part", "bad-rows"): programs and tests check it instead of the message.
     """
 
-    def __init__(self, message: str, code: str = "invalid") -> None:
+    def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
 

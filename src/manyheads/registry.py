@@ -134,7 +134,7 @@ def forget_module(module: str) -> None:
 def parts(family: str | None = None) -> list[Part]:
     """All registered parts (of one family), in the order of FAMILIES and then by name."""
     if family is not None and family not in FAMILIES:
-        raise UserError(f"Unknown family '{family}'.{nearest(family, FAMILIES)}")
+        raise UserError(f"Unknown family '{family}'.{nearest(family, FAMILIES)}", code="unknown-family")
     families = [family] if family else list(FAMILIES)
     for family_name in families:
         importlib.import_module(FAMILIES[family_name])

@@ -12,7 +12,7 @@ from command import manyheads
 pytestmark = pytest.mark.slow
 
 
-def test_demo_trains_compares_and_answers(tmp_path: Path) -> None:
+def test_demo_trains_compares_and_predicts(tmp_path: Path) -> None:
     words = ("training.max_steps=2", "evaluate.max_examples=20", "--output", tmp_path)
     result = manyheads("demo", *words)
     assert result.returncode == 0, result.stderr

@@ -104,12 +104,14 @@ def test_a_fault_in_the_file_is_told_with_its_line(
     content: str, message: str, own: Path, recipe_file: Callable[..., Path]
 ) -> None:
     own.write_text(content)
-    check_refused(manyheads("train", recipe_file(tasks=TASKS, imports=["my_parts.py"])), "imports", message)
+    refused = manyheads("train", recipe_file(tasks=TASKS, imports=["my_parts.py"]))
+    check_refused(refused, "imports", message, "[import-failed]")
 
 
 def test_only_local_python_files_are_taken(recipe_file: Callable[..., Path]) -> None:
     for name in ("https://example.org/parts.py", "absent.py", "mood.csv"):
-        check_refused(manyheads("train", recipe_file(imports=[name])), "recipe.yaml:", "takes local files only")
+        refused = manyheads("train", recipe_file(imports=[name]))
+        check_refused(refused, "recipe.yaml:", "takes local files only", "[no-such-import]")
     check_refused(manyheads("train", recipe_file(imports={"a": 1})), "imports: Input should be a valid list")
 
 

@@ -196,25 +196,27 @@ def test_tasks_that_share_a_name_are_refused_with_both_lines(write: Write) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "expected", "code"),
     [
-        ("tasks:\n  a: [1, 2\n", "mine.yaml:3: not valid YAML: expected ',' or ']'"),
-        ("tasks:\n\ta: 1\n", "mine.yaml:2: not valid YAML: found character '\\t'"),
-        ("tasks: \x07", "mine.yaml: not valid YAML"),
-        ("", "mine.yaml: expected keys and values, such as\n  tasks:"),
-        ("- a\n- b\n", "mine.yaml: expected keys and values"),
+        ("tasks:\n  a: [1, 2\n", "mine.yaml:3: not valid YAML: expected ',' or ']'", "bad-yaml"),
+        ("tasks:\n\ta: 1\n", "mine.yaml:2: not valid YAML: found character '\\t'", "bad-yaml"),
+        ("tasks: \x07", "mine.yaml: not valid YAML", "bad-yaml"),
+        ("", "mine.yaml: expected keys and values, such as\n  tasks:", "no-keys"),
+        ("- a\n- b\n", "mine.yaml: expected keys and values", "no-keys"),
     ],
 )
-def test_broken_yaml_is_refused_with_its_line(write: Write, text: str, expected: str) -> None:
+def test_broken_yaml_is_refused_with_its_line(write: Write, text: str, expected: str, code: str) -> None:
     with pytest.raises(UserError) as caught:
         load_recipe(write(text))
     assert str(caught.value).startswith(expected)
+    assert caught.value.code == code
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_bytes(b"tasks: caf\xe9")
-    with pytest.raises(UserError, match="not a text file in UTF-8"):
+    with pytest.raises(UserError, match="not a text file in UTF-8") as caught:
         load_recipe(tmp_path / "bad.yaml")
+    assert caught.value.code == "not-utf-8"
 
 
 # --- overrides -------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ PROMISED = {
     "run": [
         *("headline", "look", "dev-metrics", "losses", "examples-seen", "rates", "weights", "gradients"),
         *("conflict-map", "conflict-table", "metrics-sst", "confusion-sst", "classes-sst", "curves-sst"),
-        *("calibration-sst", "ordinal-sst", "confusion-qqp", "curves-qqp", "calibration-qqp", "scatter-sts"),
+        *("calibration-sst", "error-sizes-sst", "confusion-qqp", "curves-qqp", "calibration-qqp", "scatter-sts"),
         *("distributions-sts", "pca-sst", "pca-qqp", "pca-sts", "slices-sst", "slices-qqp", "slices-sts"),
     ],
     "hostile": [

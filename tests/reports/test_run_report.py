@@ -59,7 +59,7 @@ def test_every_promised_figure_and_table_is_there(smoke_run: Path) -> None:
     promised = {
         *("headline", "dev-metrics", "losses", "examples-seen", "rates", "weights", "gradients"),
         *("conflict-map", "conflict-table", "confusion-sst", "classes-sst", "curves-sst", "calibration-sst"),
-        *("ordinal-sst", "confusion-qqp", "curves-qqp", "scatter-sts", "pca-sst", "pca-qqp", "pca-sts"),
+        *("error-sizes-sst", "confusion-qqp", "curves-qqp", "scatter-sts", "pca-sst", "pca-qqp", "pca-sts"),
         *("slices-sst", "slices-qqp", "slices-sts", "errors-sst", "errors-sts", "recipe"),
     }
     assert promised <= set(page.ids)

@@ -364,7 +364,7 @@ def test_single_task_baselines_make_a_transfer_matrix(study: Path, toy_data: Pat
     assert "Not finished: mood alone, 1 of 3 seeds." in shown
 
 
-def test_at_equal_examples_a_task_gets_the_very_batches_that_it_gets_in_company(study: Path, toy_data: Path) -> None:
+def test_at_equal_examples_a_task_gets_the_batches_that_it_gets_beside_others(study: Path, toy_data: Path) -> None:
     from manyheads.console import Reporter
     from manyheads.tasks.resolve import load_recipe
     from manyheads.training.setup import assemble

@@ -101,18 +101,18 @@ def test_refused(regularise: Any, messages: list[str], recipe_file: RecipeFile, 
     assert not (toy_data / "runs").exists()
 
 
-@pytest.mark.skipif(not Path("/proc/cpuinfo").is_file(), reason="processors tell elsewhere what they can do")
-def test_a_processor_that_stops_at_bf16_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not Path("/proc/cpuinfo").is_file(), reason="CPUs are described elsewhere")
+def test_a_cpu_that_crashes_on_bf16_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     kill = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
     check_bfloat16("here", kill)  # the suite keeps away from AMX, so nothing is tried
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA")
-    monkeypatch.setattr("manyheads.training.device.ANNOUNCED", "processor")  # a word that every /proc/cpuinfo has
+    monkeypatch.setattr("manyheads.training.device.BF16_FLAG", "processor")  # a word that every /proc/cpuinfo has
     check_bfloat16("here", "pass")
     with pytest.raises(UserError, match=r"here: .* ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16") as caught:
         check_bfloat16("here", kill)
     assert caught.value.code == "bf16-crashes"
 
 
-def test_bf16_on_a_processor_warns(recipe_file: RecipeFile) -> None:
+def test_bf16_on_a_cpu_warns(recipe_file: RecipeFile) -> None:
     result = manyheads("train", recipe_file(), "training.precision=bf16")
     assert "warning: on a CPU bf16 is mostly slower than float32" in result.stderr

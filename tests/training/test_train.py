@@ -203,7 +203,7 @@ def test_accumulated_batches_make_fewer_steps(toy_recipe: ToyRecipe) -> None:
 @pytest.mark.numeric
 def test_passes_of_few_tokens_train_alike(toy_recipe: ToyRecipe) -> None:
     """To the rounding of sums that are cut elsewhere. With ε = 1 AdamW moves weights smoothly with the gradient; with
-    its usual ε rounding alone decides where a weight goes whose gradient is 0. Exactly: combine/test_backward.py."""
+    its usual ε rounding alone decides where a weight goes whose gradient is 0. Exactly: gradients/test_backward.py."""
     encoder = {"name": toy_recipe()["encoder"], "dropout": 0, "attention_dropout": 0}
     runs = []
     for name, tokens in (("whole", 10_000), ("pieces", 30)):

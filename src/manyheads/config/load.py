@@ -127,5 +127,6 @@ def _find_file(path: Path) -> Path:
     if str(path) in shipped:
         return shipped[str(path)]
     raise UserError(
-        f"No recipe '{path}': there is no such file, and no shipped recipe has that name.{nearest(str(path), shipped)}"
+        f"No recipe '{path}': there is no such file, and no shipped recipe has that name.{nearest(str(path), shipped)}",
+        code="no-such-recipe",
     )

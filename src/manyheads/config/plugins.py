@@ -21,7 +21,10 @@ _imported: dict[Path, str] = {}  # file → the module that it was run as; the n
 def import_parts(file: Path, location: str) -> None:
     """Run a file, so that the parts it registers can be named. A file that has changed since is run anew."""
     if file.suffix != ".py" or not file.is_file():
-        raise UserError(f"{location}: no Python file '{file}'. `imports` takes local files only, such as my_parts.py.")
+        raise UserError(
+            f"{location}: no Python file '{file}'. `imports` takes local files only, such as my_parts.py.",
+            code="no-such-import",
+        )
     name = f"manyheads_imports.{file.stem}_{fingerprint(file)[:16]}"
     if _imported.get(file) == name:
         return
@@ -38,7 +41,7 @@ def import_parts(file: Path, location: str) -> None:
         del sys.modules[name]
         line = fault.lineno if isinstance(fault, SyntaxError) else _line(fault, file)
         where = f"{file}:{line}" if line else str(file)
-        raise UserError(f"{location}: {where}: {type(fault).__name__}: {fault}") from None
+        raise UserError(f"{location}: {where}: {type(fault).__name__}: {fault}", code="import-failed") from None
     _imported[file] = name
 
 

@@ -240,7 +240,7 @@ class PretrainSettings(Model):
     share: float = Field(0.15, gt=0, lt=1)
     """Share of a text's tokens that are hidden, at least one."""
     whole_words: bool = False
-    """Hide all pieces of a word, or none."""
+    """Mask all pieces of a word, or none."""
     tasks: list[TaskName] | None = Field(None, min_length=1)
     """Whose train texts are used; by default all tasks'."""
     files: Annotated[list[str], BeforeValidator(_one_or_more)] = []

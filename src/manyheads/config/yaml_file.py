@@ -32,21 +32,21 @@ def parse_file(path: Path, example: str = EXAMPLE) -> tuple[SourceLocations, dic
         node = yaml.compose(text, Loader=RecipeLoader)
         content = yaml.load(text, Loader=RecipeLoader)
     except UnicodeDecodeError:
-        raise UserError(f"{path}: not a text file in UTF-8.") from None
+        raise UserError(f"{path}: not a text file in UTF-8.", code="not-utf-8") from None
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise UserError(f"{path.name}{line}: not valid YAML: {error.problem}.") from None
+        raise UserError(f"{path.name}{line}: not valid YAML: {error.problem}.", code="bad-yaml") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"{path.name}: not valid YAML: {error}.") from None
+        raise UserError(f"{path.name}: not valid YAML: {error}.", code="bad-yaml") from None
     if not isinstance(content, dict) or node is None:
-        raise UserError(f"{path.name}: expected keys and values, such as\n  {example}")
+        raise UserError(f"{path.name}: expected keys and values, such as\n  {example}", code="no-keys")
     repeated: list[str] = []
     try:
         _note_lines(node, (), locations, repeated)
     except RecursionError:
-        raise UserError(f"{path.name}: an anchor (&) contains its own alias (*).") from None
+        raise UserError(f"{path.name}: an anchor (&) contains its own alias (*).", code="bad-yaml") from None
     if repeated:
-        raise UserError("\n".join(repeated))
+        raise UserError("\n".join(repeated), code="repeated-key")
     return locations, content
 
 

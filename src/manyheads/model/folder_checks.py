@@ -55,10 +55,8 @@ def guarded(file: Path, code: str = "invalid-model") -> Iterator[None]:
     """Whatever a library raises about a file of unknown origin is a UserError that names the file."""
     try:
         yield
-    except UserError as fault:
-        if fault.code != "invalid":
-            raise
-        raise UserError(str(fault), code=code) from None
+    except UserError:
+        raise
     except BaseException as fault:
         if not isinstance(fault, Exception) and type(fault).__name__ != "PanicException":  # how Rust libraries fail
             raise

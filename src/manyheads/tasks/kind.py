@@ -44,6 +44,8 @@ class Kind(ABC):
     called: ClassVar[str]  # with an article, for messages
     label_type: ClassVar[LabelType]
     label_columns: ClassVar[bool] = False  # whether a column per class is read
+    has_range: ClassVar[bool] = False  # a task with a declared range is of this kind
+    needs_labels: ClassVar[bool] = True  # whether its reader depends on the labels of train, which may be millions
     has_classes: ClassVar[bool] = True
     exclusive: ClassVar[bool] = True  # exactly one class is right
     ordered: ClassVar[bool] = False  # its classes are in order

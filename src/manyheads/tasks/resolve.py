@@ -25,7 +25,7 @@ from manyheads.tasks.compatibility import (
     refuse,
     task_faults,
 )
-from manyheads.tasks.kind import LabelDeclaration, all_kinds, find_kind
+from manyheads.tasks.kind import Kind, LabelDeclaration, all_kinds, find_kind
 from manyheads.tasks.part_defaults import ENCODINGS, HEADS, OUTPUTS, PartDefaults, encoding_case, text_case
 from manyheads.tasks.task import PARTS, Task
 
@@ -46,17 +46,24 @@ def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
 
 def infer_reader(labels: Iterable[str], kind_name: str | None, declared: LabelDeclaration) -> LabelReader:
     """What was declared, completed by the labels of train. A ValueError says what to declare instead."""
-    if kind_name is None and declared.range is not None:
-        kind_name = "regression"  # whose labels may be millions: they are not looked at
-    if kind_name == "regression":
-        return find_kind(kind_name).make_reader(set(), declared)
+    kind = _declared_kind(kind_name, declared)
+    if kind is not None and not kind.needs_labels:
+        return kind.make_reader(set(), declared)
     words = {label for label in labels if label}
+    if kind is None:
+        kinds = all_kinds()
+        sureness = [kind.recognise(words, declared) for kind in kinds]
+        kind = kinds[sureness.index(max(sureness))]
+    return kind.make_reader(words, declared)
+
+
+def _declared_kind(kind_name: str | None, declared: LabelDeclaration) -> Kind | None:
+    """The kind that a recipe names, or that its range belongs to; None where the labels must tell."""
     if kind_name is not None:
-        return find_kind(kind_name).make_reader(words, declared)
-    kinds = all_kinds()
-    sureness = [kind.recognise(words, declared) for kind in kinds]
-    surest = kinds[sureness.index(max(sureness))]
-    return surest.make_reader(words, declared)
+        return find_kind(kind_name)
+    if declared.range is not None:
+        return next(kind for kind in all_kinds() if kind.has_range)
+    return None
 
 
 def choose_reader(settings: TaskSettings, columns: Columns, labels: Iterable[str]) -> LabelReader:

@@ -20,7 +20,7 @@ SavedPart = Annotated[PartConfig, BeforeValidator(load_part), PlainSerializer(du
 
 @dataclass(frozen=True)
 class Task:
-    """A task with nothing left to guess: what a run needs to train it and a reader needs to use it."""
+    """A task with every default filled in: what a run needs to train it and a reader needs to use it."""
 
     name: str
     columns: Columns

@@ -95,7 +95,7 @@ class SpecialTokens:
         framed = np.concatenate([self.start, ids[: max_length - self.around_single], self.end])
         return framed, np.zeros_like(framed)
 
-    def around_two(self, separator: bool, each: bool) -> int:
+    def special_tokens_of_pair(self, separator: bool, each: bool) -> int:
         """How many special tokens a pair gets, framed as `pair` says."""
         around = self.around_pair if separator else self.around_single
         return around + self.around_single if each else around
@@ -114,7 +114,7 @@ class SpecialTokens:
         Without `separator` nothing stands between the sentences; without `segments` all segment ids are 0. With `each`
         both sentences are framed first: [CLS] first [SEP], the separator or nothing, [CLS] second [SEP].
         """
-        room = max_length - self.around_two(separator, each)
+        room = max_length - self.special_tokens_of_pair(separator, each)
         first_length, second_length = truncate_pair(len(first), len(second), room)
         left = [self.start, first[:first_length]]
         right = [second[:second_length], self.end]

@@ -17,7 +17,7 @@ from manyheads.console import Reporter
 from manyheads.errors import UserError
 from manyheads.runs.trackers import check_trackers, tracker_settings
 
-ANNOUNCED = "amx_bf16"  # the instructions, as /proc/cpuinfo names them
+BF16_FLAG = "amx_bf16"  # the instructions, as /proc/cpuinfo names them
 LIMIT = "ONEDNN_MAX_CPU_ISA"  # what keeps torch from them
 PROBE = """
 import torch
@@ -48,7 +48,7 @@ def start_accelerator(recipe: Recipe, reporter: Reporter) -> Any:
 def check_bfloat16(location: str, probe: str = PROBE) -> None:
     """Try bfloat16 in a process of its own, where AMX is advertised: better one message than a run that is killed."""
     cpu_info = Path("/proc/cpuinfo")
-    if LIMIT in os.environ or not cpu_info.is_file() or ANNOUNCED not in cpu_info.read_text(encoding="utf-8"):
+    if LIMIT in os.environ or not cpu_info.is_file() or BF16_FLAG not in cpu_info.read_text(encoding="utf-8"):
         return
     if subprocess.run([sys.executable, "-c", probe], capture_output=True).returncode == -signal.SIGILL:
         raise UserError(

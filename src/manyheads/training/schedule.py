@@ -68,7 +68,7 @@ class Schedule:
         return self.phases[-1].end
 
     @property
-    def memory(self) -> nn.ModuleDict:
+    def combiner_state(self) -> nn.ModuleDict:
         """What combinations and regularisers learn and remember: each once, by the number of its first phase."""
         modules: dict[int, tuple[str, nn.Module]] = {}
         for number, phase in enumerate(self.phases, 1):
@@ -145,14 +145,14 @@ class CombinerState:
         self.schedule, self.model, self.progress = schedule, model, progress
 
     def state_dict(self) -> dict[str, Tensor]:
-        return self.schedule.memory.state_dict()
+        return self.schedule.combiner_state.state_dict()
 
     def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
         """After progress was loaded: the phases that it has reached make room for what they remember."""
         for phase in self.schedule.phases:
             if phase.first < self.progress.step:
                 self.schedule.begin(phase, self.model)
-        self.schedule.memory.load_state_dict(tensors)
+        self.schedule.combiner_state.load_state_dict(tensors)
 
 
 # --- built from a recipe ---------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class Trainer:
                 "conflicts": self.conflicts,
                 "model": model,
                 COMBINER_STATE: CombinerState(schedule, model, self.progress),
-                "optimizer": NamedOptimizer(setup.optimizer, {"": model, COMBINER_STATE: schedule.memory}),
+                "optimizer": NamedOptimizer(setup.optimizer, {"": model, COMBINER_STATE: schedule.combiner_state}),
                 **averaging_entries(self.averaging),
             }
         )

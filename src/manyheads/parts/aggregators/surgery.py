@@ -42,7 +42,8 @@ class _Weighting(Aggregator):
             name = type(self).__name__
             raise UserError(
                 f"combine.gradients: {name} found no weights for the task gradients of {', '.join(present)}: {error}.\n"
-                f"Their inner products: {gramian.tolist()}. Try 'pcgrad', which needs no solver."
+                f"Their inner products: {gramian.tolist()}. Try 'pcgrad', which needs no solver.",
+                code="solver-failed",
             ) from None
 
 

@@ -36,7 +36,7 @@ class Cross(Encoding):
         return [special_tokens.pair(texts[0], texts[1], max_length, self.separator, self.segments, self.frames_each)]
 
     def untruncated_length(self, lengths: tuple[np.ndarray, ...], special_tokens: SpecialTokens) -> np.ndarray:
-        return lengths[0] + lengths[1] + special_tokens.around_two(self.separator, self.frames_each)
+        return lengths[0] + lengths[1] + special_tokens.special_tokens_of_pair(self.separator, self.frames_each)
 
     def forward(self, pooled: Tensor) -> Tensor:
         return pooled

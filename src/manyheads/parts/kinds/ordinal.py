@@ -25,7 +25,7 @@ class Ordinal(Classification):
     called = "an ordinal classification"
     label_type: ClassVar[LabelType] = "ordered class"
     ordered = True
-    figures: ClassVar[tuple[str, ...]] = ("confusion", "calibration", "per-class", "ordinal")
+    figures: ClassVar[tuple[str, ...]] = ("confusion", "calibration", "per-class", "error-sizes")
 
     def recognise(self, labels: set[str], declared: LabelDeclaration) -> int:
         return 0  # a recipe says so

@@ -26,6 +26,8 @@ class Regression(Kind):
     name = "regression"
     called = "a regression"
     label_type: ClassVar[LabelType] = "number"
+    has_range = True
+    needs_labels = False
     has_classes = False
     exclusive = False
     figures: ClassVar[tuple[str, ...]] = ("scatter", "residuals")

@@ -29,29 +29,29 @@ def score(task: Task, predicted: np.ndarray, labels: np.ndarray) -> dict[str, fl
     that are not finite. See `Metric` for what `predicted` and `labels` hold.
     """
     usable = len(labels) > 0 and bool(np.isfinite(predicted).all())
-    found: dict[str, float | None] = {}
-    for choice in task.metrics or default_metrics(task):
-        value: float | dict[str, float] = dict.fromkeys(_entries(choice, task), math.nan)
+    values: dict[str, float | None] = {}
+    for metric_config in task.metrics or default_metrics(task):
+        value: float | dict[str, float] = dict.fromkeys(_entries(metric_config, task), math.nan)
         if usable:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an undefined value is reported as such, not warned of
-                value = find(choice.name)(predicted, labels, task, **choice.options)
+                value = find(metric_config.name)(predicted, labels, task, **metric_config.options)
         for entry, number in (value if isinstance(value, dict) else {"": value}).items():
-            found[_key(choice, entry)] = float(number) if math.isfinite(number) else None
-    return found
+            values[_key(metric_config, entry)] = float(number) if math.isfinite(number) else None
+    return values
 
 
 def primary(task: Task) -> str:
     """The key in `score` of the metric by which the task's models are chosen."""
-    choice = _primary_choice(task)
-    return _key(choice, _entries(choice, task)[0])
+    metric_config = _primary_metric(task)
+    return _key(metric_config, _entries(metric_config, task)[0])
 
 
 def better(task: Task, new: float | None, old: float | None) -> bool:
     """Whether a value of the primary metric beats another. Undefined is worse than any number."""
     if new is None or old is None:
         return new is not None
-    return new > old if find(_primary_choice(task).name).best == "high" else new < old
+    return new > old if find(_primary_metric(task).name).best == "high" else new < old
 
 
 def worse_by(task: Task, value: float | None, peak: float | None) -> float:
@@ -60,7 +60,7 @@ def worse_by(task: Task, value: float | None, peak: float | None) -> float:
         return 0.0
     if value is None:
         return math.inf
-    behind = peak - value if find(_primary_choice(task).name).best == "high" else value - peak
+    behind = peak - value if find(_primary_metric(task).name).best == "high" else value - peak
     return max(0.0, behind)
 
 
@@ -88,7 +88,7 @@ def overall(
 
 def _share(task: Task, value: float | None, form: Form) -> float:
     """A primary metric's value on the scale of the overall score."""
-    metric = find(_primary_choice(task).name)
+    metric = find(_primary_metric(task).name)
     if metric.scale == "correlation":
         r = value or 0.0
         return max(r, 0.0) if form == "geometric" else (1 + r) / 2
@@ -99,16 +99,16 @@ def _share(task: Task, value: float | None, form: Form) -> float:
     return value if metric.best == "high" else 1 - value
 
 
-def _primary_choice(task: Task) -> PartConfig:
+def _primary_metric(task: Task) -> PartConfig:
     return (task.metrics or default_metrics(task))[0]
 
 
-def _entries(choice: PartConfig, task: Task) -> tuple[str, ...]:
+def _entries(metric_config: PartConfig, task: Task) -> tuple[str, ...]:
     """What a metric has a number for: each class by name, or just ''."""
-    return task.labels.names if find(choice.name).per_class else ("",)
+    return task.labels.names if find(metric_config.name).per_class else ("",)
 
 
-def _key(choice: PartConfig, entry: str) -> str:
+def _key(metric_config: PartConfig, entry: str) -> str:
     """'within', 'within(tolerance=0.1)', 'f1-per-class/positive'."""
-    options = ", ".join(f"{name}={value}" for name, value in choice.options.items())
-    return choice.name + (f"({options})" if options else "") + (f"/{entry}" if entry else "")
+    options = ", ".join(f"{name}={value}" for name, value in metric_config.options.items())
+    return metric_config.name + (f"({options})" if options else "") + (f"/{entry}" if entry else "")

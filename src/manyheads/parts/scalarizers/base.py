@@ -39,7 +39,8 @@ class Scalarizer(nn.Module):
             total = self(values)
             if not isinstance(total, Tensor) or total.numel() != 1:
                 raise UserError(
-                    f"combine.losses: {type(self).__name__} gave {total!r}; expected one number in a tensor."
+                    f"combine.losses: {type(self).__name__} gave {total!r}; expected one number in a tensor.",
+                    code="not-one-number",
                 )
             found = torch.autograd.grad(total, list(values.values()), allow_unused=True)  # a loss may be left out
         return {task: 0.0 if one is None else float(one) for task, one in zip(losses, found, strict=True)}

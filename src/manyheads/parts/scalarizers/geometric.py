@@ -23,6 +23,7 @@ class GeometricMean(Scalarizer):
             if loss < 0:
                 raise UserError(
                     f"combine.losses 'geometric-mean' needs losses that are not negative; that of task '{task}' is "
-                    f"{float(loss):.3g}. Use another loss, or another combination such as 'uncertainty'."
+                    f"{float(loss):.3g}. Use another loss, or another combination such as 'uncertainty'.",
+                    code="negative-loss",
                 )
         return torch.stack(list(losses.values())).clamp(min=SMALLEST).log().mean().exp()

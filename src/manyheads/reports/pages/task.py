@@ -28,7 +28,7 @@ CLASS_FIGURES = {
         "Each class against all others; for two classes the second, for many the six largest.",
     ),
     "calibration": ("calibration", "On the dotted line, predictions are right as often as they are confident."),
-    "ordinal": ("size of errors", "How many classes predictions are off."),
+    "error-sizes": ("size of errors", "How many classes predictions are off."),
 }
 SCATTER_CAPTION = "Predicted against true: each point is a dev example."
 DISTRIBUTION_CAPTION = "Prediction errors, and the distributions of true and predicted values."
@@ -110,7 +110,7 @@ def _add_class_figures(section: Section, task_name: str, predictions: TaskPredic
     if not predictions.is_multi_label:
         figures["confusion"] = draw_predictions.confusion(predictions)
     if predictions.is_ordinal:
-        figures["ordinal"] = draw_predictions.ordinal_errors(predictions)
+        figures["error-sizes"] = draw_predictions.ordinal_errors(predictions)
     for key, (title, caption) in CLASS_FIGURES.items():
         section.figure(figures.get(key), f"{key}-{task_name}", f"{task_name}: {title}", caption)
 
