@@ -59,17 +59,20 @@ class WordTags(Classification):
     def default_metrics(self, task: Task) -> tuple[str, ...]:
         return ("accuracy", "macro-f1")
 
-    def decode(self, predictions: Any) -> Any:
-        return Ragged(predictions.values.argmax(axis=1), predictions.starts)
-
     def describe(self, predictions: Any, task: Task) -> list[dict[str, Any]]:
-        return [{"prediction": [task.labels.names[tag] for tag in tags]} for tags in self.decode(predictions)]
+        described: list[dict[str, Any]] = []
+        for probabilities in predictions:  # [words, tags] of each example
+            described.append({"prediction": [task.labels.names[tag] for tag in self.decode(probabilities)]})
+        return described
 
     def as_text(self, prediction: Any, task: Task) -> str:
         return " ".join(prediction)
 
     def plain_loss(self, predictions: Any, labels: Any, task: Task) -> float:
         return super().plain_loss(predictions.values, labels.values, task)
+
+    def summary(self, task: Task) -> str:
+        return f"{sum(task.counts):,} words with {len(task.labels.names)} tags"
 
     def label_text(self, value: Any, task: Task) -> str:
         return " ".join(task.labels.names[tag] for tag in value)

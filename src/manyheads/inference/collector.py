@@ -13,7 +13,7 @@ from manyheads.tasks.task import Task
 class Collector(Protocol):
     """Takes the predictions of some examples at a time, and gives those of all."""
 
-    def add(self, positions: list[int], predictions: np.ndarray, words: list[int] | None) -> None:
+    def add(self, positions: list[int], predictions: np.ndarray, words: list[int] | None = None) -> None:
         """`words`: how many predictions each example has, where that is not one."""
         ...
 
@@ -27,7 +27,7 @@ class ArrayCollector:
         self.examples = examples
         self.array: np.ndarray | None = None
 
-    def add(self, positions: list[int], predictions: np.ndarray, words: list[int] | None) -> None:
+    def add(self, positions: list[int], predictions: np.ndarray, words: list[int] | None = None) -> None:
         if self.array is None:
             self.array = np.empty((self.examples, *predictions.shape[1:]), dtype=predictions.dtype)
         self.array[positions] = predictions
@@ -43,7 +43,7 @@ class WordCollector:
         self.rows: list[np.ndarray] = [np.empty(0)] * examples
         self.dtype: np.dtype | None = None
 
-    def add(self, positions: list[int], predictions: np.ndarray, words: list[int] | None) -> None:
+    def add(self, positions: list[int], predictions: np.ndarray, words: list[int] | None = None) -> None:
         assert words is not None
         self.dtype = predictions.dtype
         for position, row in zip(positions, np.split(predictions, np.cumsum(words)[:-1]), strict=True):

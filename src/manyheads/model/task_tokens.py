@@ -88,11 +88,10 @@ class TaskTokens:
                 )
         return words
 
-    def labels_of(self, rows: list[int]) -> Tensor:
-        """The labels of some rows as the loss sees them: one per row, or one per word, row after row."""
+    def word_labels(self, rows: list[int]) -> Tensor:
+        """The labels of all words of some rows, row after row."""
         assert self.labels is not None
-        if self.label_places is None:
-            return self.labels[rows]
+        assert self.label_places is not None
         return self.labels[torch.from_numpy(self.label_places[np.array(rows, dtype=np.int64)].values)]
 
     def inputs(self, model: ManyHeads, row: int) -> list[Sequence]:

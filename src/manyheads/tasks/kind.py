@@ -119,7 +119,10 @@ class Kind(ABC):
 
     @abstractmethod
     def decode(self, predictions: Predictions) -> Predictions:
-        """Probabilities → class indices, or a 0 or 1 for every class; values stay as they are."""
+        """Probabilities → class indices, or a 0 or 1 for every class; values stay as they are.
+
+        Where predictions are per word, those of some words end to end, as metrics see them.
+        """
 
     @abstractmethod
     def describe(self, predictions: Predictions, task: Task) -> list[dict[str, Any]]:

@@ -312,7 +312,9 @@ class Backward:
 
     def _example_losses(self, task: str, rows: list[int], outputs: Tensor, words: Words | None) -> Tensor:
         """[examples]; where words have labels of their own, the mean over those of each example."""
-        labels = self.data[task].labels_of(rows)
+        data = self.data[task]
+        assert data.labels is not None
+        labels = data.labels[rows] if words is None else data.word_labels(rows)
         values = self.model.head(task).loss(outputs, labels.to(outputs.device))
         if values.shape != (len(labels),):
             name = self.model.tasks[task].loss.name
