@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from manyheads.data.table import (
 from manyheads.data.table import label_columns as label_columns  # for whoever reads Columns
 from manyheads.errors import UserError
 from manyheads.storage.cache import CacheNotWritable, EntryWriter, cached
+from manyheads.storage.ragged import Column, join_columns, replace_rows
 from manyheads.storage.strings import Strings
 
 SHOWN_BAD_ROWS = 20
@@ -43,7 +46,8 @@ class Dataset:
     """Rows of one split, or some of them: a list of row numbers, so that no text is ever copied."""
 
     raw: Table
-    labels: np.ndarray | None  # [rows] class indices (int64) or numbers (float64), or [rows, classes] 0 and 1 (int64)
+    # [rows] class indices (int64) or numbers (float64), or [rows, classes] 0 and 1 (int64), or a class index per word
+    labels: Column | None
     row_numbers: np.ndarray | None = None  # which rows of `raw` these are; None: all
     skipped: int = 0  # bad rows that were dropped
 
@@ -185,14 +189,18 @@ def label_rows(
     return dataset
 
 
-def _read_labels(raw: Table, reader: LabelReader, bad: list[BadRow], blanks: bool) -> np.ndarray:
-    """Each distinct label of a piece is understood once. Rows whose label is not are added to `bad`."""
-    labels = reader.unlabelled(len(raw))
+def _read_labels(raw: Table, reader: LabelReader, bad: list[BadRow], blanks: bool) -> Column:
+    """Rows whose label is not understood are unlabelled, and added to `bad`."""
+    return join_columns(_labels_by_piece(raw, reader, bad, blanks), reader.unlabelled(len(raw)))
+
+
+def _labels_by_piece(raw: Table, reader: LabelReader, bad: list[BadRow], blanks: bool) -> Iterator[Column]:
+    """Each distinct label of a piece is read once."""
     first = 0
     for part in raw.labels.parts() if raw.labels is not None else ():
         coded = part.dictionary_encode()
         codes, words = coded.indices.to_numpy(), coded.dictionary.to_pylist()
-        values, faults = reader.unlabelled(len(words)), dict[int, str]()
+        values, faults = dict[int, Any](), dict[int, str]()
         for code, word in enumerate(words):
             if blanks and not word:
                 continue
@@ -200,11 +208,10 @@ def _read_labels(raw: Table, reader: LabelReader, bad: list[BadRow], blanks: boo
                 values[code] = reader.read(word)
             except BadLabel as fault:
                 faults[code] = str(fault)
-        labels[first : first + len(part)] = values[codes]
+        yield replace_rows(reader.unlabelled(len(words)), values)[codes]
         for at in np.flatnonzero(np.isin(codes, list(faults))).tolist() if faults else ():
             bad.append(BadRow(int(raw.files[first + at]), int(raw.lines[first + at]), faults[int(codes[at])]))
         first += len(part)
-    return labels
 
 
 def _list_bad_rows(raw: Table, bad: list[BadRow]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from manyheads import registry
 from manyheads.config.label_text import normalise
+from manyheads.storage.ragged import Column, Ragged
 
 # what one label is; losses and metrics say which of these they can read
 LabelType = Literal["class", "ordered class", "class set", "number"]
@@ -32,7 +33,7 @@ class LabelRules(Protocol):
 
     def read_label(self, label: str, reader: LabelReader) -> Any: ...
 
-    def unlabelled(self, rows: int, reader: LabelReader) -> np.ndarray: ...
+    def unlabelled(self, rows: int, reader: LabelReader) -> Column: ...
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class LabelReader:
             raise BadLabel(label[1:])
         return self.rules.read_label(label, self)
 
-    def unlabelled(self, rows: int) -> np.ndarray:
+    def unlabelled(self, rows: int) -> Column:
         """The values of rows that have no label."""
         return self.rules.unlabelled(rows, self)
 
@@ -68,8 +69,10 @@ class LabelReader:
         return index
 
 
-def is_labelled(labels: np.ndarray) -> np.ndarray:
-    """[rows] whether a row has a label: class indices are not negative, numbers are not NaN."""
+def is_labelled(labels: Column) -> np.ndarray:
+    """[rows] whether a row has a label: class indices are not negative, numbers are not NaN, ragged rows not empty."""
+    if isinstance(labels, Ragged):
+        return labels.lengths > 0
     first = labels
     if labels.ndim > 1:
         first = labels[:, 0]

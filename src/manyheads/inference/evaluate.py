@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.metrics import overall, score
 from manyheads.seeding import generator
+from manyheads.storage.ragged import Column
 from manyheads.tasks.task import Task
 
 
@@ -36,7 +37,7 @@ def evaluate_model(
     settings: EvaluateSettings,
     rows: dict[str, np.ndarray] | None = None,
     progress: Callable[[int], None] = lambda completed: None,
-) -> tuple[Evaluation, dict[str, np.ndarray]]:
+) -> tuple[Evaluation, dict[str, Column]]:
     """Evaluate every task on its labelled rows, or on some of them; also returns the predictions."""
     chosen = rows or {name: np.flatnonzero(split.examples.labelled) for name, split in data.items()}
     predictions = predict_tasks(model, data, settings.tokens_per_pass, chosen, progress)
@@ -46,7 +47,7 @@ def evaluate_model(
 def measure(
     data: dict[str, TaskTokens],
     rows: dict[str, np.ndarray],
-    predictions: dict[str, np.ndarray],
+    predictions: Mapping[str, Column],
     settings: EvaluateSettings,
 ) -> Evaluation:
     """The metrics of predictions of these rows."""
@@ -62,7 +63,7 @@ def measure(
     return Evaluation(metrics, total, examples, losses)
 
 
-def plain_loss(task: Task, predictions: np.ndarray, labels: np.ndarray) -> float:
+def plain_loss(task: Task, predictions: Column, labels: Column) -> float:
     """−log of the right class's probability, or the squared error on the scale that the loss sees; mean over examples,
     and over classes where an example may have several.
 

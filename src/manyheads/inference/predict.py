@@ -11,6 +11,7 @@ import torch
 from manyheads.inference.collector import make_collector
 from manyheads.model.multitask import Inputs, ManyHeads, evaluating
 from manyheads.model.task_tokens import TaskTokens
+from manyheads.storage.ragged import Column
 from manyheads.tasks.task import Task
 from manyheads.tokens.budget import split_by_tokens
 from manyheads.tokens.packing import Sequence, merge_equal
@@ -32,9 +33,9 @@ def predict_tasks(
     tokens_per_pass: int,
     rows: dict[str, np.ndarray] | None = None,
     progress: Callable[[int], None] = lambda completed: None,
-) -> dict[str, np.ndarray]:
+) -> dict[str, Column]:
     """Class probabilities [rows, classes] or values in label units [rows] of each task, in the order of its `rows`
-    (default: all). Tasks that read the same texts share an encoder pass."""
+    (default: all), or as many of them as a row has words. Tasks that read the same texts share an encoder pass."""
     chosen, collectors = {}, {}
     for name, split in data.items():
         chosen[name] = np.arange(len(split)) if rows is None else rows[name]
@@ -46,14 +47,20 @@ def predict_tasks(
                 outputs = model([(batch.task, batch.inputs) for batch in batches])
                 for batch, output in zip(batches, outputs, strict=True):
                     predictions = model.head(batch.task).loss.predict(output.float()).cpu().numpy()
-                    collectors[batch.task].add(batch.positions, predictions)
+                    collectors[batch.task].add(batch.positions, predictions, _word_counts(batch.inputs))
                     completed += len(batch.positions)
                 progress(completed)
     return {name: _in_label_units(split.task, collectors[name].result()) for name, split in data.items()}
 
 
-def _in_label_units(task: Task, predictions: np.ndarray) -> np.ndarray:
-    return task.kind.in_label_units(predictions, task)
+def _in_label_units(task: Task, predictions: Column) -> Column:
+    units: Column = task.kind.in_label_units(predictions, task)
+    return units
+
+
+def _word_counts(inputs: Inputs) -> list[int] | None:
+    """The words of each example, where they have predictions of their own."""
+    return [len(sequence.words) for example in inputs for sequence in example if sequence.words is not None] or None
 
 
 def _same_texts(data: dict[str, TaskTokens]) -> list[dict[str, TaskTokens]]:
@@ -139,4 +146,5 @@ def _reading(model: ManyHeads, split: TaskTokens) -> tuple[object, ...]:
     """Equal where two tasks make the same inputs of the same texts."""
     name = split.task.name
     encoding = model.tasks[split.task.head_of or name].encoding
-    return encoding.model_dump_json(), model.head(name).pooling.positions_needed, split.frozen and name
+    way_of_words = split.task.kind.name if split.task.kind.per_word else None
+    return encoding.model_dump_json(), model.head(name).pooling.positions_needed, split.frozen and name, way_of_words

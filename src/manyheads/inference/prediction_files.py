@@ -10,19 +10,22 @@ import numpy as np
 from manyheads.errors import UserError
 from manyheads.storage.csv_text import csv_text
 from manyheads.storage.files import write_text
+from manyheads.storage.ragged import Column, Ragged, starts_of
 from manyheads.tasks.task import Task
 
 if TYPE_CHECKING:
     from manyheads.model.task_tokens import TaskTokens
 
+LENGTHS = "-lengths"  # ends the name of what says how long a ragged column's rows are
 
-def describe(task: Task, predictions: np.ndarray) -> list[dict[str, Any]]:
+
+def describe(task: Task, predictions: Column) -> list[dict[str, Any]]:
     """Predictions in the user's own words: class name, or names, with the probability of every class; or a value."""
     return task.kind.describe(predictions, task)
 
 
 def write_predictions(
-    folder: Path, data: TaskTokens, split: str, predictions: np.ndarray, rows: np.ndarray | None = None
+    folder: Path, data: TaskTokens, split: str, predictions: Column, rows: np.ndarray | None = None
 ) -> Path:
     """One file per task and split: id and prediction, in the format that the task asks for."""
     task, style = data.task, data.task.predictions
@@ -56,27 +59,39 @@ def _file_name(task: Task, split: str) -> str:
     return name
 
 
-def write_dev_predictions(file: Path, dev: dict[str, TaskTokens], predictions: dict[str, np.ndarray]) -> None:
-    """What every task predicted on its labelled dev rows, and their labels, as numbers."""
+def write_dev_predictions(file: Path, dev: dict[str, TaskTokens], predictions: dict[str, Column]) -> None:
+    """What every task predicted on its labelled dev rows, and their labels, as numbers.
+
+    Of a ragged column 'NAME' has the values end to end, and 'NAME-lengths' how many of them each row has.
+    """
     from safetensors.numpy import save_file
 
     tensors: dict[str, np.ndarray] = {}
     for name, data in dev.items():
         rows = np.flatnonzero(data.examples.labelled)
         assert data.examples.labels is not None
-        tensors[f"{name}.predictions"] = np.ascontiguousarray(predictions[name])
-        tensors[f"{name}.labels"] = np.ascontiguousarray(data.examples.labels[rows])
+        columns = {"predictions": predictions[name], "labels": data.examples.labels[rows]}
+        for content, column in columns.items():
+            if isinstance(column, Ragged):
+                tensors[f"{name}.{content}{LENGTHS}"] = np.ascontiguousarray(column.lengths)
+                column = column.values
+            tensors[f"{name}.{content}"] = np.ascontiguousarray(column)
     save_file(tensors, file)
 
 
-def read_dev_predictions(file: Path) -> dict[str, np.ndarray]:
+def read_dev_predictions(file: Path) -> dict[str, Column]:
     """'TASK.predictions' and 'TASK.labels'; version 0.1 called the former 'TASK.answers'."""
     from safetensors.numpy import load_file
 
-    tensors: dict[str, np.ndarray] = {}
-    for name, tensor in load_file(file).items():
+    tensors: dict[str, Column] = {}
+    saved = load_file(file)
+    for name, tensor in saved.items():
+        if name.endswith(LENGTHS):
+            continue
         task_name, _, content = name.rpartition(".")
         if content == "answers":
             name = f"{task_name}.predictions"
         tensors[name] = tensor
+        if name + LENGTHS in saved:
+            tensors[name] = Ragged(tensor, starts_of(saved[name + LENGTHS]))
     return tensors

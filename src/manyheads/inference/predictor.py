@@ -14,14 +14,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
-import numpy as np
-
 from manyheads.config.plugins import import_parts
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError, nearest
 from manyheads.inference.prediction_files import describe
 from manyheads.inference.texts import Text, columns_of_file, dataset_of_file, dataset_of_texts
 from manyheads.model.folder_checks import MODEL_FILE, guarded, refused
+from manyheads.storage.ragged import Column
 from manyheads.tasks.task import Task
 
 TOKENS_PER_PASS = 4096  # memory of a pass; a matter of the machine that predicts, so it is not kept with the model
@@ -36,7 +35,7 @@ class Backend(Protocol):
     tasks: dict[str, Task]
     about: dict[str, Any]  # which step the model is of, and on what it was chosen
 
-    def run(self, tasks: list[Task], examples: Dataset) -> dict[str, np.ndarray]:
+    def run(self, tasks: list[Task], examples: Dataset) -> dict[str, Column]:
         """The predictions of tasks that read these texts, by name, example by example."""
         ...
 

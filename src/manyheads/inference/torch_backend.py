@@ -13,6 +13,7 @@ from manyheads.inference.predict import predict_tasks
 from manyheads.model.folder import load_model
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
+from manyheads.storage.ragged import Column
 from manyheads.tasks.task import Task
 
 
@@ -30,8 +31,9 @@ class TorchBackend:
         model, about = load_model(folder)
         return cls(model, about, tokens_per_pass)
 
-    def run(self, tasks: list[Task], examples: Dataset) -> dict[str, np.ndarray]:
-        tokens = TaskTokens(tasks[0], examples, self.model.tokenizer, cached=False)
+    def run(self, tasks: list[Task], examples: Dataset) -> dict[str, Column]:
+        first = next((task for task in tasks if task.kind.per_word), tasks[0])  # others can do with its tokens
+        tokens = TaskTokens(first, examples, self.model.tokenizer, cached=False)
         self._check_vocabulary(tokens)
         data = {task.name: tokens.of(task) for task in tasks}
         return predict_tasks(self.model, data, self.tokens_per_pass)

@@ -11,6 +11,7 @@ from manyheads.parts.encodings import Encoding
 from manyheads.parts.losses import Loss
 from manyheads.parts.pooling import Pooling
 from manyheads.tasks.task import Task
+from manyheads.tokens.packing import Words
 
 
 class IncompatiblePart(ValueError):
@@ -32,9 +33,10 @@ class TaskHead(nn.Module):
         self.head: nn.Module = _build(task, "head", "heads", self.encoding.features, self.loss.outputs)
         self.output: nn.Module = _build(task, "output", "outputs", task)
 
-    def forward(self, states: dict[int, Tensor], starts: Tensor, lengths: Tensor) -> Tensor:
-        """The task's share of the encoder's states → outputs [examples, outputs]."""
-        pooled = self.pooling(states[self.pooling.layer], starts, lengths)
+    def forward(self, states: dict[int, Tensor], starts: Tensor, lengths: Tensor, words: Words | None = None) -> Tensor:
+        """The task's share of the encoder's states → outputs [examples, outputs], or [words, outputs]."""
+        where = (starts, lengths, words) if self.pooling.reads_words else (starts, lengths)
+        pooled = self.pooling(states[self.pooling.layer], *where)
         return self.output(self.head(self.encoding(pooled)))
 
 

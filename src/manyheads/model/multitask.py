@@ -14,7 +14,7 @@ from manyheads.model.head import IncompatiblePart, TaskHead
 from manyheads.seeding import seeded_rng
 from manyheads.tasks.task import Task
 from manyheads.tokens.column import TokenColumn
-from manyheads.tokens.packing import PackedTokens, Sequence, merge_equal, pack
+from manyheads.tokens.packing import PackedTokens, Sequence, Words, merge_equal, pack
 from manyheads.tokens.tokenizer import Tokenizer
 
 Inputs = list[list[Sequence]]  # for each example its encoder inputs: one, or two for a bi-encoder
@@ -45,6 +45,7 @@ class PackedBatches:
     tasks: list[str]
     tokens: PackedTokens
     where: tuple[Tensor, ...]  # of each task: which of the packed sequences are its own, example by example
+    words: tuple[Words | None, ...]  # of each task: where the words are, if they have labels of their own
 
 
 class ManyHeads(nn.Module):
@@ -130,19 +131,20 @@ class ManyHeads(nn.Module):
     def pack(self, batches: list[tuple[str, Inputs]], merge: bool = True) -> PackedBatches:
         """The sequences of all examples end to end, equal ones once if `merge`, and where each task's are."""
         sequences: list[Sequence] = []
-        tasks, counts = [], []
+        tasks, counts, words = [], [], []
         for task, inputs in batches:
             tasks.append(task)
             count_before = len(sequences)
             for example in inputs:
                 sequences.extend(example)
             counts.append(len(sequences) - count_before)
+            words.append(Words.of(sequences[count_before:], self.device))
         distinct, indices = sequences, list(range(len(sequences)))
         if merge and sequences[0].states is None:
             distinct, indices = merge_equal(sequences, everywhere=not self.encoder.uses_dropout)
         tokens = pack(distinct, self.device)
         where = torch.tensor(indices, device=self.device).split(counts)
-        return PackedBatches(tasks, tokens, where)
+        return PackedBatches(tasks, tokens, where, tuple(words))
 
     def read(self, embedded: Tensor, packed: PackedBatches) -> list[Tensor]:
         """Embedded tokens → every task's outputs: what comes after the place where regularisers perturb."""
@@ -150,8 +152,8 @@ class ManyHeads(nn.Module):
         states = self.encoder.states(embedded, packed.tokens, layers)
         starts, lengths = packed.tokens.kept_starts, packed.tokens.kept_lengths
         outputs = []
-        for task, sequences in zip(packed.tasks, packed.where, strict=True):
-            outputs.append(self.head(task)(states, starts[sequences], lengths[sequences]))
+        for task, sequences, words in zip(packed.tasks, packed.where, packed.words, strict=True):
+            outputs.append(self.head(task)(states, starts[sequences], lengths[sequences], words))
         return outputs
 
 

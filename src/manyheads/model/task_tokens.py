@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from manyheads.data.dataset import Dataset
+from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads
+from manyheads.storage.ragged import Ragged
 from manyheads.tasks.task import Task
-from manyheads.tokens.column import tokenise, tokenise_once
+from manyheads.tokens.column import first_tokens, tokenise, tokenise_once
 from manyheads.tokens.packing import Sequence
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -45,12 +48,17 @@ class TaskTokens:
         self.row_group = row_group  # the name of its rows, where several tasks read the same ones
         self.frozen: FrozenStates | None = None  # states of its rows after frozen layers, where they are cached
         to_tokens = tokenise if cached else tokenise_once
-        self.texts = tuple(to_tokens(column, tokenizer) for column in examples.texts)
-        # as the loss sees them
-        labels = examples.labels
-        if labels is not None:
-            labels = task.kind.targets(labels, task)
-        self.labels = None if labels is None else torch.from_numpy(labels)
+        self.texts = tuple(to_tokens(column, tokenizer, task.kind.per_word) for column in examples.texts)
+        self.words = self._find_words()
+        # as the loss sees them; end to end where rows have several
+        self.labels: Tensor | None = None
+        self.label_places: Ragged | None = None  # then, which of them are a row's
+        if examples.labels is not None:
+            labels = task.kind.targets(examples.labels, task)
+            if isinstance(labels, Ragged):
+                self.label_places = Ragged(np.arange(len(labels.values)), labels.starts)
+                labels = labels.values
+            self.labels = torch.from_numpy(labels)
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -59,10 +67,45 @@ class TaskTokens:
         """The same tokens for another task that reads the same texts."""
         shared = copy.copy(self)
         shared.task = task
+        shared.words = shared._find_words()
         return shared
+
+    def _find_words(self) -> Ragged | None:
+        """Of each row, which token each word begins with; None where words have no labels of their own."""
+        if not self.task.kind.per_word:
+            return None
+        texts = self.examples.texts[0].to_pylist()
+        words = first_tokens(self.texts[0], map(self.task.kind.word_spans, texts))
+        labels = self.examples.labels
+        if isinstance(labels, Ragged):
+            unequal = np.flatnonzero(self.examples.labelled & (labels.lengths != words.lengths))
+            if len(unequal):
+                row = int(unequal[0])
+                raise UserError(
+                    f"{self.examples.location(row)}: {labels.lengths[row]} labels for {words.lengths[row]} words; "
+                    f"task '{self.task.name}' needs one for each. Mend the file.",
+                    code="label-count",
+                )
+        return words
+
+    def word_labels(self, rows: list[int]) -> Tensor:
+        """The labels of all words of some rows, row after row."""
+        assert self.labels is not None
+        assert self.label_places is not None
+        return self.labels[torch.from_numpy(self.label_places[np.array(rows, dtype=np.int64)].values)]
 
     def inputs(self, model: ManyHeads, row: int) -> list[Sequence]:
         """The encoder inputs of one example."""
+        sequences = self._sequences(model, row)
+        if self.words is None:
+            return sequences
+        # a word that was cut off is read at the last token
+        before = len(model.tokenizer.special_tokens.start)
+        (sequence,) = sequences
+        length = len(sequence.ids) if sequence.states is None else len(sequence.states)
+        return [replace(sequence, words=np.minimum(self.words[row] + before, length - 1))]
+
+    def _sequences(self, model: ManyHeads, row: int) -> list[Sequence]:
         if self.frozen is None:
             return model.inputs(self.task.name, self.texts, row, self.row_group)
         states, layer = self.frozen.of(row), self.frozen.layer
@@ -77,7 +120,11 @@ class TaskTokens:
         """Changes with any text or label, so that a run is never resumed on other data."""
         digest = hashlib.sha256(" ".join(column.fingerprint for column in self.texts).encode())
         if self.examples.labels is not None:
-            digest.update(np.ascontiguousarray(self.examples.labels).data)
+            labels = self.examples.labels
+            if isinstance(labels, Ragged):
+                digest.update(np.ascontiguousarray(labels.lengths).data)
+                labels = labels.values
+            digest.update(np.ascontiguousarray(labels).data)
         return digest.hexdigest()[:32]
 
     def too_long(self, model: ManyHeads) -> int:

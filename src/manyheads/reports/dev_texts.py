@@ -47,7 +47,7 @@ def _add_texts_from_data(predictions: dict[str, TaskPredictions], recipe: Recipe
     notes = []
     for task_name, task in predictions.items():
         dev = loaded[task_name].dev
-        if dev.labels is None or not np.array_equal(dev.labels[dev.labelled], task.labels):
+        if not isinstance(dev.labels, np.ndarray) or not np.array_equal(dev.labels[dev.labelled], task.labels):
             notes.append(f"Texts of {task_name} are not shown: its dev data has changed since the run.")
             continue
         examples = dev.take(dev.labelled_rows)

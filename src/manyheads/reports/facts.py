@@ -16,6 +16,7 @@ from manyheads.parts.metrics import primary
 from manyheads.reports.dev_texts import add_texts
 from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.runs.run import Run
+from manyheads.storage.ragged import Column, Ragged
 from manyheads.tasks.task import Task
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -121,7 +122,7 @@ class RunFacts:
         return next(iter(evaluations[-1]["metrics"].get(task_name, {})), None)
 
     @cached_property
-    def tensors(self) -> dict[str, np.ndarray]:
+    def tensors(self) -> dict[str, Column]:
         """'TASK.predictions' and 'TASK.labels' on dev; empty while the run is unfinished."""
         file = self.folder / "dev.safetensors"
         if not file.is_file() or not self.finished:  # metrics.json is the last file that a run writes
@@ -138,8 +139,11 @@ class RunFacts:
         predictions = {}
         for task_name, task in self.tasks.items():
             labels = self.tensors.get(f"{task_name}.labels", np.empty(0))
-            if len(labels):
-                predictions[task_name] = TaskPredictions(task, self.tensors[f"{task_name}.predictions"], labels)
+            task_predictions = self.tensors.get(f"{task_name}.predictions")
+            if isinstance(labels, Ragged):
+                self.notes.append(f"Single predictions of {task_name} are not shown: it has labels per word.")
+            elif len(labels) and isinstance(task_predictions, np.ndarray):
+                predictions[task_name] = TaskPredictions(task, task_predictions, labels)
         self.notes += add_texts(predictions, [self.folder], self.run.recipe)
         return predictions
 
@@ -172,8 +176,11 @@ class RunFacts:
             if sibling_recipe.seed == recipe.seed or _settings(sibling_recipe) != _settings(recipe):
                 continue
             sibling_labels = sibling.tensors.get(f"{task_name}.labels", np.empty(0))
+            sibling_predictions = sibling.tensors.get(f"{task_name}.predictions")
+            if not isinstance(sibling_labels, np.ndarray) or not isinstance(sibling_predictions, np.ndarray):
+                continue
             if np.array_equal(sibling_labels, task.labels):
-                predictions.append(sibling.tensors[f"{task_name}.predictions"])
+                predictions.append(sibling_predictions)
         return predictions
 
 

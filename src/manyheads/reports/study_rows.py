@@ -77,7 +77,7 @@ def study_rows(table: StudyTable, finished: FinishedResults, base: Recipe) -> li
                 joint.append(members[ALL])
             for task_name in base.tasks:
                 result = members.get(task_name) or members.get(ALL)
-                if result is not None and task_name in result.predictions:
+                if result is not None and isinstance(result.predictions.get(task_name), np.ndarray):
                     results.setdefault(task_name, []).append(result)
         rows.append(StudyRow(number, table_row.name, results, joint))
     return rows

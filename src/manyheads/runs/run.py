@@ -26,6 +26,7 @@ from manyheads.model.task_tokens import TaskTokens
 from manyheads.runs.lock import find_holder
 from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.storage.files import restore_folder
+from manyheads.storage.ragged import Column
 from manyheads.tasks.load import load_tasks
 from manyheads.tasks.task import Task
 
@@ -194,7 +195,7 @@ def evaluate_with_progress(
     recipe: Recipe,
     reporter: Reporter,
     rows: dict[str, np.ndarray] | None = None,
-) -> tuple[Evaluation, dict[str, np.ndarray]]:
+) -> tuple[Evaluation, dict[str, Column]]:
     """`evaluate_model` with a progress line over the examples of all tasks."""
     total = 0
     for name, split in data.items():

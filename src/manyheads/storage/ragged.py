@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
@@ -50,6 +50,34 @@ class Ragged:
     def __iter__(self) -> Iterator[np.ndarray]:
         for index in range(len(self)):
             yield self[index]
+
+
+Column: TypeAlias = np.ndarray | Ragged  # labels or predictions, example by example
+
+
+def replace_rows(column: Column, rows: Mapping[int, Any]) -> Column:
+    """The column with other values in some rows. An array is written to; a ragged column is made anew."""
+    if isinstance(column, Ragged):
+        values = [rows[index] if index in rows else column[index] for index in range(len(column))]
+        return Ragged.from_rows(values, column.values.dtype)
+    for index, value in rows.items():
+        column[index] = value
+    return column
+
+
+def join_columns(pieces: Iterable[Column], whole: Column) -> Column:
+    """Pieces one after the other: in place of the rows of `whole`, which says what is there without any piece."""
+    if isinstance(whole, Ragged):
+        ragged = [piece for piece in pieces if isinstance(piece, Ragged)]
+        if not ragged:
+            return whole
+        lengths = np.concatenate([piece.lengths for piece in ragged])
+        return Ragged(np.concatenate([piece.values for piece in ragged]), starts_of(lengths))
+    first = 0
+    for piece in pieces:
+        whole[first : first + len(piece)] = piece
+        first += len(piece)
+    return whole
 
 
 def starts_of(lengths: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from manyheads.parts.metrics import score
 from manyheads.seeding import generator
 from manyheads.studies.columns import measured_by
 from manyheads.studies.statistics import DRAWS
+from manyheads.tasks.kind import Labels, Predictions
 from manyheads.tasks.task import Task
 
 SLOW_DRAWS = 200  # of metrics that are computed draw by draw
@@ -26,13 +27,13 @@ def draw_counts(dev: str, examples: int) -> np.ndarray:
     return counts
 
 
-def drawn_metric(task: Task, metric: str, predictions: np.ndarray, labels: np.ndarray, dev: str) -> np.ndarray:
+def drawn_metric(task: Task, metric: str, predictions: Predictions, labels: Labels, dev: str) -> np.ndarray:
     """[draws] a metric of a task, by its key in `score`; undefined values are NaN."""
     counts = draw_counts(dev, len(labels))
-    if metric == "accuracy" and labels.ndim == 1:
+    if metric == "accuracy" and isinstance(labels, np.ndarray) and labels.ndim == 1:
         correct = (predictions.argmax(axis=1) == labels).astype(np.float32)
         return (counts @ correct).astype(np.float64) / len(labels)
-    if metric == "pearson":
+    if metric == "pearson" and isinstance(labels, np.ndarray):
         return _correlations(counts.astype(np.float64), predictions.astype(np.float64), labels.astype(np.float64))
     measured_task = measured_by(task, metric)
     drawn = np.empty(SLOW_DRAWS)

@@ -10,6 +10,7 @@ import csv
 import gzip
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from manyheads.inference.prediction_files import read_dev_predictions
 from manyheads.runs.history import Entry, read_history
 from manyheads.runs.run import Run
 from manyheads.storage.files import write_bytes
+from manyheads.storage.ragged import Column, Ragged, starts_of
+from manyheads.tasks.kind import Labels, Predictions
 from manyheads.tasks.task import Task
 
 DIGITS = 4  # of a probability; values have more, because a correlation may rest on small differences
@@ -53,8 +56,8 @@ class Result:
     gigabytes: float
     steps: int
     examples_seen: dict[str, int]
-    predictions: dict[str, np.ndarray]  # [examples, classes] probabilities, or [examples] values
-    labels: dict[str, np.ndarray]
+    predictions: dict[str, Predictions]  # [examples, classes] probabilities, or [examples] values, or as many per word
+    labels: dict[str, Labels]
     ids: dict[str, list[str]]
     # what follows is empty where a version that did not keep it wrote the result
     history: list[Entry] = field(default_factory=list)  # an entry per evaluation, see docs/studies.md
@@ -86,15 +89,15 @@ class ResultStore:
         tasks: dict[str, Task] = {}
         for name, content in record["tasks"].items():
             tasks[name] = Task.from_json(content)
-        labels: dict[str, np.ndarray] = {}
+        labels: dict[str, Labels] = {}
         ids: dict[str, list[str]] = {}
         for name, fingerprint in record["dev"].items():
             dev_data = self._read_dev_data(fingerprint)
-            labels[name] = np.array(dev_data["labels"])
+            labels[name] = _column(dev_data["labels"])
             ids[name] = dev_data["ids"]
-        predictions: dict[str, np.ndarray] = {}
+        predictions: dict[str, Predictions] = {}
         for name, numbers in record["predictions"].items():
-            predictions[name] = np.array(numbers, dtype=np.float64)
+            predictions[name] = _column(numbers, np.float64)
         return Result(
             identity=identity,
             seed=record["seed"],
@@ -118,13 +121,14 @@ class ResultStore:
         tensors = read_dev_predictions(run.folder / "dev.safetensors")
         names = [name for name in run.recipe.tasks if f"{name}.predictions" in tensors]
         dev: dict[str, str] = {}
-        predictions: dict[str, list[Any]] = {}
+        predictions: dict[str, Any] = {}
         for name in names:
             dev[name] = metrics["data"][f"{name} dev"]
-            predictions[name] = _rounded(tensors[f"{name}.predictions"])
+            predictions[name] = _column_json(tensors[f"{name}.predictions"], _rounded)
             dev_file = self.file(f"dev-{dev[name]}")
             if not dev_file.is_file():
-                _write(dev_file, {"ids": _dev_ids(run, name), "labels": tensors[f"{name}.labels"].tolist()})
+                labels = _column_json(tensors[f"{name}.labels"], np.ndarray.tolist)
+                _write(dev_file, {"ids": _dev_ids(run, name), "labels": labels})
         tasks: dict[str, Any] = {}
         for task in json.loads((run.folder / "tasks.json").read_text(encoding="utf-8")):
             if task["name"] in names:
@@ -235,7 +239,7 @@ def _check_optional(run: Record) -> None:
             raise ValueError(f"run '{run['identity']}' has a pca of something else")
 
 
-def _principal_components(run: Run, labels: dict[str, np.ndarray]) -> dict[str, Record]:
+def _principal_components(run: Run, labels: dict[str, Column]) -> dict[str, Record]:
     """Of some dev examples of every task with one label per example, by the trained encoder; empty without a model."""
     try:
         model = run.model
@@ -244,7 +248,7 @@ def _principal_components(run: Run, labels: dict[str, np.ndarray]) -> dict[str, 
     examples = read_dev_examples(run.folder)
     components: dict[str, Record] = {}
     for name, task_labels in labels.items():
-        if name not in examples or task_labels.ndim != 1 or len(task_labels) < 3:
+        if name not in examples or isinstance(task_labels, Ragged) or task_labels.ndim != 1 or len(task_labels) < 3:
             continue
         rows = spread_rows(len(task_labels), PCA_EXAMPLES)
         texts = [examples[name].texts[row] for row in rows]
@@ -266,6 +270,20 @@ def _dev_ids(run: Run, task_name: str) -> list[str]:
         return [line.split(" , ")[0] for line in lines]
     with file.open(encoding="utf-8", newline="") as content:
         return [row[0] for row in csv.reader(content)][1:]
+
+
+def _column_json(column: Column, numbers: Callable[[np.ndarray], list[Any]]) -> Any:
+    """Numbers in lists; of a ragged column all of them end to end, and how many each row has."""
+    if isinstance(column, Ragged):
+        return {"values": numbers(column.values), "lengths": column.lengths.tolist()}
+    return numbers(column)
+
+
+def _column(content: Any, dtype: Any = None) -> Column:
+    """What `_column_json` made."""
+    if isinstance(content, dict):
+        return Ragged(np.array(content["values"], dtype=dtype), starts_of(np.array(content["lengths"])))
+    return np.array(content, dtype=dtype)
 
 
 def _rounded(predictions: np.ndarray) -> list[Any]:

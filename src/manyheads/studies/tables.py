@@ -10,6 +10,7 @@ import numpy as np
 from manyheads.console import duration
 from manyheads.errors import UserError
 from manyheads.storage.csv_text import csv_text
+from manyheads.storage.ragged import Ragged
 from manyheads.studies.columns import column_reading
 from manyheads.studies.comparison import Cell, FinishedResults, StudyTable
 from manyheads.studies.store import Result
@@ -106,7 +107,7 @@ def confusions(table: StudyTable, finished: FinishedResults, task: str) -> list[
 
 def _confusion(results: list[Result], task: str, published: Any) -> Grid:
     first = results[0]
-    if first.labels[task].ndim != 1 or first.predictions[task].ndim != 2:
+    if isinstance(first.labels[task], Ragged) or first.labels[task].ndim != 1 or first.predictions[task].ndim != 2:
         raise UserError(
             f"layout 'confusion': task '{task}' has no classes that could be taken for one another.", code="no-classes"
         )

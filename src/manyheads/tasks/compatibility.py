@@ -234,6 +234,7 @@ def incompatible_parts(task: Task) -> list[tuple[str, str]]:
     loss = _factory("losses", task.loss)
     reasons: list[tuple[str, str | None]] = [
         ("encoding", _factory("encodings", task.encoding).why_incompatible(task)),
+        ("text", _why_texts_incompatible(task)),
         ("loss", loss.why_incompatible(task)),
         *_similarity_reasons(task, loss),
         ("head", why_head_incompatible(task.encoding, task.head)),
@@ -246,6 +247,12 @@ def incompatible_parts(task: Task) -> list[tuple[str, str]]:
         *_metric_reasons(task),
     ]
     return [(part, reason) for part, reason in reasons if reason]
+
+
+def _why_texts_incompatible(task: Task) -> str | None:
+    if task.kind.per_word and task.pair:
+        return f"{task.kind.called} has labels for the words of one text, this task has two text columns."
+    return None
 
 
 def _similarity_reasons(task: Task, loss: Any) -> Iterator[tuple[str, str]]:
@@ -284,6 +291,9 @@ def brought_pooling(head: PartConfig) -> PartConfig | None:
 
 
 def _why_pooling_incompatible(task: Task) -> str | None:
+    if _factory("pooling", task.pooling).reads_words != task.kind.per_word:
+        gives = "a vector per example" if task.kind.per_word else "a vector per word"
+        return f"'{task.pooling.name}' gives {gives}, which does not fit {task.kind.called}."
     brought = brought_pooling(task.head)
     if brought is None or brought == task.pooling:
         return None

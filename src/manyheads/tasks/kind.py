@@ -5,17 +5,23 @@ The kinds themselves are parts (`parts/kinds/`). No other room asks which kind a
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from manyheads import registry
 from manyheads.data.labels import LabelReader, LabelType
+from manyheads.storage.ragged import Column, Ragged
 
 if TYPE_CHECKING:
     from manyheads.tasks.task import Task
+
+WORD = re.compile(r"\S+")
+# An array with a row per example; a `Ragged` where a kind's examples have as many values as words. A kind's methods say
+# which of the two they read.
+Labels: TypeAlias = Any
+Predictions: TypeAlias = Any
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,8 @@ class Kind(ABC):
     exclusive: ClassVar[bool] = True  # exactly one class is right
     ordered: ClassVar[bool] = False  # its classes are in order
     figures: ClassVar[tuple[str, ...]]  # what a report draws of its predictions
+    per_word: ClassVar[bool] = False  # labels and predictions are `Ragged`: each word of a text has one of its own
+    pooling: ClassVar[str | None] = None  # where a recipe names none; None: the encoding's
 
     # --- labels ---------------------------------------------------------------------------------------------------
 
@@ -69,16 +77,20 @@ class Kind(ABC):
         """A label's value, or a BadLabel that says what is wrong with it."""
 
     @abstractmethod
-    def unlabelled(self, rows: int, reader: LabelReader) -> np.ndarray:
-        """The values of rows that have no label."""
+    def unlabelled(self, rows: int, reader: LabelReader) -> Column:
+        """The values of rows that have no label; empty rows where labels are per word."""
 
     @abstractmethod
-    def statistics(self, labels: np.ndarray, reader: LabelReader, scale: str) -> LabelStatistics:
+    def statistics(self, labels: Labels, reader: LabelReader, scale: str) -> LabelStatistics:
         """Of the labelled rows of train."""
 
-    def targets(self, labels: np.ndarray, task: Task) -> np.ndarray:
-        """Labels as the loss sees them."""
+    def targets(self, labels: Labels, task: Task) -> Labels:
+        """Labels as the loss sees them; where they are per word, those of a batch end to end."""
         return labels
+
+    def word_spans(self, text: str) -> list[tuple[int, int]]:
+        """Where each word with a label of its own begins and ends in its text, in characters."""
+        return [match.span() for match in WORD.finditer(text)]
 
     # --- defaults -------------------------------------------------------------------------------------------------
 
@@ -103,24 +115,33 @@ class Kind(ABC):
     def activate(self, outputs: Any) -> Any:
         """A head's outputs (tensor) → probabilities or values, unless the loss says otherwise."""
 
-    def in_label_units(self, predictions: np.ndarray, task: Task) -> np.ndarray:
+    def in_label_units(self, predictions: Predictions, task: Task) -> Predictions:
         """Predictions as people read them."""
         return predictions
 
     @abstractmethod
-    def decode(self, predictions: np.ndarray) -> np.ndarray:
-        """Probabilities → class indices, or a 0 or 1 for every class; values stay as they are."""
+    def decode(self, predictions: Predictions) -> Predictions:
+        """Probabilities → class indices, or a 0 or 1 for every class; values stay as they are.
+
+        Where predictions are per word, those of some words end to end, as metrics see them.
+        """
 
     @abstractmethod
-    def describe(self, predictions: np.ndarray, task: Task) -> list[dict[str, Any]]:
+    def describe(self, predictions: Predictions, task: Task) -> list[dict[str, Any]]:
         """Predictions in the user's own words: {'prediction': …}, and for classes their probabilities."""
 
     def as_text(self, prediction: Any, task: Task) -> str:
         """A described prediction as a cell of a file."""
         return str(prediction)
 
+    def measured(self, predictions: Predictions, labels: Labels) -> tuple[Predictions, Labels]:
+        """What metrics see: arrays as they are, and of ragged columns the values of all words end to end."""
+        if isinstance(labels, Ragged):
+            return predictions.values, labels.values
+        return predictions, labels
+
     @abstractmethod
-    def plain_loss(self, predictions: np.ndarray, labels: np.ndarray, task: Task) -> float:
+    def plain_loss(self, predictions: Predictions, labels: Labels, task: Task) -> float:
         """Mean loss over examples that is the same for every loss a task may train with, so that runs compare."""
 
     # --- for people -----------------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from manyheads.config.faults import list_faults
 from manyheads.config.load import read_recipe
 from manyheads.config.part import PartConfig
@@ -25,7 +23,7 @@ from manyheads.tasks.compatibility import (
     refuse,
     task_faults,
 )
-from manyheads.tasks.kind import Kind, LabelDeclaration, all_kinds, find_kind
+from manyheads.tasks.kind import Kind, LabelDeclaration, Labels, all_kinds, find_kind
 from manyheads.tasks.part_defaults import ENCODINGS, HEADS, OUTPUTS, PartDefaults, encoding_case, text_case
 from manyheads.tasks.task import PARTS, Task
 
@@ -82,7 +80,7 @@ def choose_reader(settings: TaskSettings, columns: Columns, labels: Iterable[str
 
 
 def resolve_task(
-    recipe: Recipe, name: str, columns: Columns, reader: LabelReader, labels: np.ndarray, owner: Task | None
+    recipe: Recipe, name: str, columns: Columns, reader: LabelReader, labels: Labels, owner: Task | None
 ) -> Task:
     """The task with its defaults filled in, from the labels of its labelled train rows. `owner`: whose head it uses."""
     settings = recipe.tasks[name]
@@ -123,11 +121,16 @@ def default_parts(recipe: Recipe, name: str, pair: bool, reader: LabelReader) ->
     head = settings.head or defaults.part("head", gives, HEADS[gives])
     return {
         "encoding": encoding,
-        "pooling": settings.pooling or brought_pooling(head) or defaults.pooling(encoding),
+        "pooling": settings.pooling or brought_pooling(head) or _kind_pooling(reader) or defaults.pooling(encoding),
         "head": head,
         "output": settings.output or defaults.part("output", gives, OUTPUTS[gives]),
         "loss": settings.loss or defaults.loss(reader),
     }
+
+
+def _kind_pooling(reader: LabelReader) -> PartConfig | None:
+    name = find_kind(reader.kind).pooling
+    return None if name is None else PartConfig(name=name)
 
 
 def _shared_head_faults(recipe: Recipe, name: str, texts: int, reader: LabelReader, owner: Task) -> list[Fault]:

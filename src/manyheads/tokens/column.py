@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -72,10 +72,29 @@ def tokenise(texts: Strings, tokenizer: Tokenizer, offsets: bool = False) -> Tok
     return TokenColumn(ids.values, ids.starts, fingerprint)
 
 
-def tokenise_once(texts: Strings, tokenizer: Tokenizer) -> TokenColumn:
+def tokenise_once(texts: Strings, tokenizer: Tokenizer, offsets: bool = False) -> TokenColumn:
     """The tokens of a few texts that will not come again: nothing is written."""
+    if offsets:
+        rows, spans = tokenizer.encode_with_offsets(texts.to_pylist())
+        ids = Ragged.from_rows(rows, np.int32)
+        flat = np.array(list(chain.from_iterable(spans)), dtype=np.int32).reshape(-1, 2)
+        return TokenColumn(ids.values, ids.starts, "", flat[:, 0], flat[:, 1])
     ids = Ragged.from_rows(tokenizer.encode(texts.to_pylist()), np.int32)
     return TokenColumn(ids.values, ids.starts, "")
+
+
+def first_tokens(column: TokenColumn, spans: Iterable[Spans]) -> Ragged:
+    """Of each text, the number of the token with which each of its words begins; `spans` are the words' places.
+
+    A word of which the tokenizer left nothing has the next token, or the number after the last one.
+    """
+    rows = []
+    for row, words in enumerate(spans):
+        offsets = column.offsets_of(row)
+        assert offsets is not None
+        word_starts = np.array([start for start, _ in words], dtype=np.int64)
+        rows.append(np.searchsorted(offsets[:, 1], word_starts, side="right"))
+    return Ragged.from_rows(rows, np.int64)
 
 
 def _fingerprint(texts: Strings, tokenizer: Tokenizer) -> str:

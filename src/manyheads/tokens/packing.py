@@ -25,6 +25,7 @@ class Sequence:
     origin: tuple[str, int, int] | None = None  # (rows, row, side) where several tasks read the same rows
     states: np.ndarray | None = None  # [tokens, width] after the first `layer` layers, where those were kept …
     layer: int = 0  # … or [kept states, width] without any ids, where nothing above needs the tokens
+    words: np.ndarray | None = None  # [words] which token each word begins with, where words have labels of their own
 
 
 def merge_equal(sequences: list[Sequence], everywhere: bool) -> tuple[list[Sequence], list[int]]:
@@ -46,6 +47,34 @@ def merge_equal(sequences: list[Sequence], everywhere: bool) -> tuple[list[Seque
             distinct[index] = replace(distinct[index], positions_needed="all")
         indices.append(index)
     return distinct, indices
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of some inputs, one input after the other."""
+
+    first_tokens: Tensor  # [words] the number of each word's first token in its input
+    inputs: Tensor  # [words] which input each word is of
+    counts: Tensor  # [inputs] how many words each input has
+
+    @classmethod
+    def of(cls, sequences: list[Sequence], device: torch.device | str) -> Words | None:
+        """None where the sequences do not say where their words are."""
+        import torch
+
+        firsts = [sequence.words for sequence in sequences if sequence.words is not None]
+        if not firsts:
+            return None
+        counts = np.array([len(first) for first in firsts])
+        return cls(
+            torch.from_numpy(np.concatenate(firsts)).to(device),
+            torch.from_numpy(np.repeat(np.arange(len(firsts)), counts)).to(device),
+            torch.from_numpy(counts).to(device),
+        )
+
+    def mean(self, values: Tensor) -> Tensor:
+        """A value per word → its mean over the words of each input."""
+        return values.new_zeros(len(self.counts)).index_add(0, self.inputs, values) / self.counts
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.metrics import primary
 from manyheads.runs.log import RunLog
 from manyheads.runs.run import evaluate_with_progress
+from manyheads.storage.ragged import Column
 from manyheads.training.datasets import Datasets
 
 
@@ -44,7 +45,7 @@ def predict_test(
     predictions = predict_tasks(model, datasets.test, recipe.evaluate.tokens_per_pass)
     labelled: dict[str, TaskTokens] = {}
     rows: dict[str, np.ndarray] = {}
-    labelled_predictions: dict[str, np.ndarray] = {}
+    labelled_predictions: dict[str, Column] = {}
     for name, data in datasets.test.items():
         write_predictions(folder / "predictions", data, "test", predictions[name])
         if len(data.examples.labelled_rows):

@@ -10,6 +10,7 @@ import numpy as np
 
 from manyheads.config.part import PartConfig
 from manyheads.parts.metrics.base import find
+from manyheads.storage.ragged import Column, Ragged
 
 if TYPE_CHECKING:
     from manyheads.tasks.task import Task
@@ -22,20 +23,22 @@ def default_metrics(task: Task) -> tuple[PartConfig, ...]:
     return tuple(PartConfig(name=name) for name in task.kind.default_metrics(task))
 
 
-def score(task: Task, predicted: np.ndarray, labels: np.ndarray) -> dict[str, float | None]:
+def score(task: Task, predicted: Column, labels: Column) -> dict[str, float | None]:
     """The task's metrics by key, the primary one first; None where one is undefined.
 
     Undefined are a correlation with a constant, AUC of one class alone, everything without examples or with predictions
     that are not finite. See `Metric` for what `predicted` and `labels` hold.
     """
-    usable = len(labels) > 0 and bool(np.isfinite(predicted).all())
+    numbers = predicted.values if isinstance(predicted, Ragged) else predicted
+    usable = len(labels) > 0 and bool(np.isfinite(numbers).all())
+    measured = task.kind.measured(predicted, labels)
     values: dict[str, float | None] = {}
     for metric_config in task.metrics or default_metrics(task):
         value: float | dict[str, float] = dict.fromkeys(_entries(metric_config, task), math.nan)
         if usable:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an undefined value is reported as such, not warned of
-                value = find(metric_config.name)(predicted, labels, task, **metric_config.options)
+                value = find(metric_config.name)(*measured, task, **metric_config.options)
         for entry, number in (value if isinstance(value, dict) else {"": value}).items():
             values[_key(metric_config, entry)] = float(number) if math.isfinite(number) else None
     return values

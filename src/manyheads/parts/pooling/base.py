@@ -18,6 +18,7 @@ class Pooling(nn.Module):
 
     positions_needed: PositionsNeeded  # which states it reads; the encoder need not compute the others
     width: int  # of the vector
+    reads_words = False  # whether it gives a vector per word: `forward` then has a fourth argument, the inputs' `Words`
 
     def __init__(self, encoder: Encoder, *, layer: int = -1) -> None:
         super().__init__()

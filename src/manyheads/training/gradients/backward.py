@@ -26,6 +26,7 @@ from manyheads.parts.aggregators.base import Aggregator
 from manyheads.parts.regularisers.base import ForwardPass, Regulariser, to_float32
 from manyheads.parts.samplers import Batch
 from manyheads.seeding import rng_state, seeded_rng
+from manyheads.tokens.packing import Words
 from manyheads.training.distributed import Processes
 from manyheads.training.gradients.combination import Combination
 from manyheads.training.gradients.non_finite import NonFiniteLoss
@@ -279,9 +280,9 @@ class Backward:
             embedded = self.model.embed(packed)
             after = rng_state(self.model.device)
             outputs = [to_float32(output) for output in self.model.read(embedded, packed)]
-        values = [
-            self._example_losses(task, rows, output) for (task, rows, _), output in zip(passing, outputs, strict=True)
-        ]
+        values = []
+        for (task, rows, _), output, words in zip(passing, outputs, packed.words, strict=True):
+            values.append(self._example_losses(task, rows, output, words))
         forward_pass = ForwardPass(
             self.model,
             batches,
@@ -295,6 +296,9 @@ class Backward:
         )
         for regulariser in regularisers:
             for number, (task, term) in enumerate(zip(packed.tasks, regulariser.terms(forward_pass), strict=True)):
+                words = packed.words[number]
+                if words is not None:
+                    term = words.mean(term)
                 values[number] = values[number] + regulariser.weight * term
                 added = regulariser.weight * term.detach().sum().item() / divisors[task]
                 done.terms[regulariser.name] = done.terms.get(regulariser.name, 0.0) + added
@@ -306,18 +310,21 @@ class Backward:
             losses[task] = mean
         return losses
 
-    def _example_losses(self, task: str, rows: list[int], outputs: Tensor) -> Tensor:
-        labels = self.data[task].labels
-        assert labels is not None
-        values = self.model.head(task).loss(outputs, labels[rows].to(outputs.device))
-        if values.shape != (len(rows),):
+    def _example_losses(self, task: str, rows: list[int], outputs: Tensor, words: Words | None) -> Tensor:
+        """[examples]; where words have labels of their own, the mean over those of each example."""
+        data = self.data[task]
+        assert data.labels is not None
+        labels = data.labels[rows] if words is None else data.word_labels(rows)
+        values = self.model.head(task).loss(outputs, labels.to(outputs.device))
+        if values.shape != (len(labels),):
             name = self.model.tasks[task].loss.name
+            item = "example" if words is None else "word"
             raise UserError(
-                f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {len(rows)} "
-                f"examples; a loss gives one value per example: [{len(rows)}].",
+                f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {len(labels)} "
+                f"{item}s; a loss gives one value per {item}: [{len(labels)}].",
                 "bad-loss-shape",
             )
-        return values
+        return values if words is None else words.mean(values)
 
     def _look_ahead(
         self, passes: dict[str, list[RoundPass]], tasks: list[str], seeds: tuple[int, int]
