@@ -102,12 +102,13 @@ def _check_curves(metric_figure: Figure, loss_figure: Figure) -> None:
 
 
 def _check_progress(figure: Figure) -> None:
-    """A row with a run for each task has a panel for each."""
+    """A row with a run for each task has a panel of metric and loss for each."""
     titles = [axes.get_title("left") for axes in figure.axes if axes.get_visible()]
-    assert titles == ["sst accuracy", "qqp accuracy", "sts pearson"]
+    assert titles == ["sst accuracy", "sst loss", "qqp accuracy", "qqp loss", "sts pearson", "sts loss"]
     means = [np.mean([expected_metric("alone", seed, epoch) for seed in SEEDS]) for epoch in range(1, EPOCHS + 1)]
-    assert line_values(figure.axes[1], "dev")[1] == pytest.approx(means)
-    assert line_values(figure.axes[1], "train")[1] == pytest.approx([mean + 0.05 for mean in means])
+    assert line_values(figure.axes[2], "dev")[1] == pytest.approx(means)
+    assert line_values(figure.axes[2], "train")[1] == pytest.approx([mean + 0.05 for mean in means])
+    assert line_values(figure.axes[3], "dev")[1] == pytest.approx([2 - mean for mean in means])
 
 
 def _check_bars(opened: OpenStudy, figure: Figure) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from changed_defaults import change_option, changed_keys
+from manyheads import registry
 from manyheads.config.defaults import Defaults, code_settings, read_defaults
 from manyheads.config.part import PartConfig
 from manyheads.parts.encodings.base import Encoding
@@ -161,7 +162,9 @@ def test_a_new_part_counts_with_all_its_options(monkeypatch: pytest.MonkeyPatch)
         forget_module("manyheads.novel")
 
 
-def test_an_own_part_is_known_by_its_file(tmp_path: Path) -> None:
+def test_an_own_part_is_known_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.parts()  # all of the package's own, before the copy
+    monkeypatch.setattr(registry, "_parts", dict(registry._parts))  # what it registers is gone afterwards
     file = tmp_path / "own_regulariser.py"
     code = (
         "from manyheads.registry import register\n\n\n"
