@@ -78,7 +78,7 @@ def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy
         },
         sampler="proportional",  # rounds with one task, in which the other's head must stay as it is
         training={"epochs": 2, "accumulate": 2, **SMOOTH},
-        regularise=[{"name": "l2", "weight": 0.05}, {"name": "bregman", "weight": 0.5}],
+        regularise=[{"name": "l2", "weight": 0.05}, {"name": "bregman", "weight": 0.5}, "anchor"],
         checkpoint={"every_steps": 4},
         evaluate={"train_examples": 10},
     )

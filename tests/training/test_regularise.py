@@ -33,14 +33,15 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 
 def test_terms_are_said_and_logged(recipe_file: RecipeFile, toy_data: Path) -> None:
-    regularise = [{"name": "smart", "tasks": ["mood"]}, "bregman", {"name": "l2", "on": "heads"}]
+    regularise = [{"name": "smart", "tasks": ["mood"]}, "bregman", {"name": "l2", "on": "heads"}, "anchor"]
     result = manyheads("train", recipe_file(regularise=regularise))
     assert result.returncode == 0, result.stderr
     assert (
-        "regularised by smart 0.45 on mood, bregman 1 (a second copy of all weights: 0 MB), l2 0.001" in result.stderr
-    )
+        "regularised by smart 0.45 on mood, bregman 1 (a second copy of all weights: 0 MB), l2 0.001, "
+        "anchor 1 on mood (a copy of the encoder: 0 MB)" in result.stderr
+    )  # `near` joins its texts
     steps = steps_of(toy_data / "runs" / "toy")
-    assert all(one["regularise"].keys() == {"smart", "bregman", "l2"} for one in steps)
+    assert all(one["regularise"].keys() == {"smart", "bregman", "l2", "anchor"} for one in steps)
     assert steps[0]["regularise"]["bregman"] == pytest.approx(0, abs=1e-9), "the second model starts as the first"
     assert steps[-1]["regularise"]["bregman"] > 0
     assert all(one["regularise"]["l2"] > 0 for one in steps)
@@ -59,7 +60,7 @@ def test_the_librarys_form_is_a_word_on_the_command_line(recipe_file: RecipeFile
 
 @pytest.mark.numeric
 def test_weight_0_is_exactly_plain_training(toy_recipe: ToyRecipe) -> None:
-    nothing = [{"name": name, "weight": 0} for name in ("smart", "bregman", "l1", "l2")]
+    nothing = [{"name": name, "weight": 0} for name in ("smart", "bregman", "l1", "l2", "anchor")]
     plain = train(load_recipe(toy_recipe(name="plain")), quiet=True)
     zero = train(load_recipe(toy_recipe(name="zero", regularise=nothing)), quiet=True)
     expected = weights(plain.folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,7 @@ class PackedBatches:
     tokens: PackedTokens
     where: tuple[Tensor, ...]  # of each task: which of the packed sequences are its own, example by example
     words: tuple[Words | None, ...]  # of each task: where the words are, if they have labels of their own
+    all_states: bool = False  # whether the last layer's states of all tokens are wanted, whatever heads read
 
 
 class ManyHeads(nn.Module):
@@ -117,9 +118,9 @@ class ManyHeads(nn.Module):
             sequences.append(Sequence(ids, segments, head.pooling.positions_needed, origin))
         return sequences
 
-    def forward(self, batches: list[tuple[str, Inputs]], merge: bool = True) -> list[Tensor]:
+    def forward(self, batches: list[tuple[str, Inputs]], merge: bool = True, all_states: bool = False) -> list[Tensor]:
         """The outputs of each (task, examples), all from one pass through the encoder."""
-        packed = self.pack(batches, merge)
+        packed = self.pack(batches, merge, all_states)
         return self.read(self.embed(packed), packed)
 
     def embed(self, packed: PackedBatches) -> Tensor:
@@ -128,7 +129,7 @@ class ManyHeads(nn.Module):
             return packed.tokens.states
         return self.encoder.embed(packed.tokens)
 
-    def pack(self, batches: list[tuple[str, Inputs]], merge: bool = True) -> PackedBatches:
+    def pack(self, batches: list[tuple[str, Inputs]], merge: bool = True, all_states: bool = False) -> PackedBatches:
         """The sequences of all examples end to end, equal ones once if `merge`, and where each task's are."""
         sequences: list[Sequence] = []
         tasks, counts, words = [], [], []
@@ -139,17 +140,28 @@ class ManyHeads(nn.Module):
                 sequences.extend(example)
             counts.append(len(sequences) - count_before)
             words.append(Words.of(sequences[count_before:], self.device))
+        if all_states:
+            sequences = [replace(sequence, positions_needed="all") for sequence in sequences]
         distinct, indices = sequences, list(range(len(sequences)))
         if merge and sequences[0].states is None:
             distinct, indices = merge_equal(sequences, everywhere=not self.encoder.uses_dropout)
         tokens = pack(distinct, self.device)
         where = torch.tensor(indices, device=self.device).split(counts)
-        return PackedBatches(tasks, tokens, where, tuple(words))
+        return PackedBatches(tasks, tokens, where, tuple(words), all_states)
 
     def read(self, embedded: Tensor, packed: PackedBatches) -> list[Tensor]:
         """Embedded tokens → every task's outputs: what comes after the place where regularisers perturb."""
+        return self.outputs(self.states(embedded, packed), packed)
+
+    def states(self, embedded: Tensor, packed: PackedBatches) -> dict[int, Tensor]:
+        """Embedded tokens → the states of each layer that is wanted."""
         layers = {self.head(task).pooling.layer for task in packed.tasks}
-        states = self.encoder.states(embedded, packed.tokens, layers)
+        if packed.all_states:
+            layers.add(self.encoder.depth)
+        return self.encoder.states(embedded, packed.tokens, layers)
+
+    def outputs(self, states: dict[int, Tensor], packed: PackedBatches) -> list[Tensor]:
+        """States → every task's outputs."""
         starts, lengths = packed.tokens.kept_starts, packed.tokens.kept_lengths
         outputs = []
         for task, sequences, words in zip(packed.tasks, packed.where, packed.words, strict=True):

@@ -323,6 +323,21 @@ def batch_faults(recipe: Recipe, tasks: dict[str, Task], processes: int) -> list
     return faults
 
 
+def regulariser_faults(recipe: Recipe, tasks: dict[str, Task]) -> Iterator[Fault]:
+    """Regularisers that can add nothing to the loss of a task they name; without names, to that of any task."""
+    sections: list[tuple[KeyPath, list[PartConfig]]] = [(("regularise",), recipe.regularise)]
+    for number, phase in enumerate(recipe.phases or []):
+        sections.append((("phases", number, "regularise"), phase.regularise or []))
+    for path, regularisers in sections:
+        for regulariser in regularisers:
+            named = regulariser.options.get("tasks")
+            factory = _factory("regularisers", regulariser)
+            reasons = [factory.why_incompatible(tasks[name]) for name in named or tasks]
+            refusals = [reason for reason in reasons if reason]
+            if refusals and (named or len(refusals) == len(reasons)):
+                yield Fault(path, f"'{regulariser.name}': {'; '.join(refusals)}. Name other tasks, or leave it out.")
+
+
 def task_faults(task: Task, recipe: Recipe) -> list[Fault]:
     """Everything about a task whose labels have been read. Later checks need what earlier ones found right."""
     reasons = incompatible_parts(task)

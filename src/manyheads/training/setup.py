@@ -20,7 +20,7 @@ from manyheads.model.head import IncompatiblePart
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.samplers import SamplerInput
-from manyheads.tasks.compatibility import batch_faults, encoder_faults, refuse
+from manyheads.tasks.compatibility import batch_faults, encoder_faults, refuse, regulariser_faults
 from manyheads.tasks.load import TaskData, load_tasks
 from manyheads.tokens.tokenizer import Tokenizer
 from manyheads.training.datasets import Datasets, Round
@@ -72,9 +72,13 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
     if recipe.init is not None and resumed is None:
         take_over_heads(model, recipe, reporter)
     refuse(batch_faults(recipe, model.tasks, processes.count), recipe)
+    refuse(list(regulariser_faults(recipe, model.tasks)), recipe)
     model.to(accelerator.device).train()
     datasets = _tokenise(recipe, loaded, tokenizer)
     schedule = _plan_schedule(recipe, loaded, datasets)
+    for phase in schedule.phases:
+        for regulariser in phase.regularisers:
+            regulariser.leave_out_incompatible(model.tasks)
     datasets.notes.extend(_truncation_notes(model, datasets))
     layer_factors = _layer_factors(recipe, encoder.encoder.depth)
     optimizer = build_optimizer(model, recipe.training, schedule.scalarizers, layer_factors)

@@ -12,35 +12,17 @@ import torch
 
 from building import CLASSES, MULTI, NUMBERS, TWO, a_task
 from manyheads.model.multitask import ManyHeads
-from manyheads.parts.regularisers import Regulariser, divergence
+from manyheads.parts.regularisers import divergence
 from manyheads.parts.regularisers.base import ForwardPass
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.registry import find
-from manyheads.training.gradients.backward import Backward, Step
+from manyheads.training.gradients.backward import Backward
 from manyheads.training.gradients.combination import Combination
+from regularised_step import build, disturb, run
 from three_tasks import NAMES, ROUND, Rows, setting
 
 pytestmark = [pytest.mark.numeric, pytest.mark.slow]
-
-
-def build(name: str, **options: Any) -> Regulariser:
-    one: Regulariser = find("regularisers", name).factory(NAMES, **options)
-    one.name = name
-    return one
-
-
-def run(
-    model: ManyHeads, data: dict[str, Rows], regularisers: list[Regulariser], **more: Any
-) -> tuple[dict[str, torch.Tensor], Step]:
-    model.zero_grad(set_to_none=True)
-    rounds, tokens = more.pop("rounds", [ROUND]), more.pop("tokens", 10**9)
-    how = more.pop("how", Combination(Sum(NAMES)))
-    backward = Backward(model, data, tokens, nullcontext)  # type: ignore[arg-type]
-    done = backward.step(rounds, how, (0, 1), regularisers)
-    found = {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
-    model.zero_grad(set_to_none=True)
-    return found, done
 
 
 # --- divergence --------------------------------------------------------------------------------------------------
@@ -190,8 +172,13 @@ def test_smart_is_on_for_the_tasks_named(toy_encoder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("smart", {"sigma": 0.1}), ("smart", {"sigma": 0.1, "eta": 10.0, "form": "library"}), ("bregman", {})],
-    ids=["smart", "smart-library", "bregman"],
+    [
+        ("smart", {"sigma": 0.1}),
+        ("smart", {"sigma": 0.1, "eta": 10.0, "form": "library"}),
+        ("bregman", {}),
+        ("anchor", {}),
+    ],
+    ids=["smart", "smart-library", "bregman", "anchor"],
 )
 def test_terms_do_not_depend_on_how_a_step_is_cut(
     name: str, options: dict[str, Any], toy_encoder: Path, monkeypatch: pytest.MonkeyPatch
@@ -217,13 +204,6 @@ class Add(find("aggregators", "gradvac").factory.__base__):  # type: ignore[misc
 
     def forward(self, gramian: torch.Tensor, present: Any) -> torch.Tensor:
         return torch.ones(len(gramian), dtype=gramian.dtype)
-
-
-def disturb(model: ManyHeads) -> None:
-    drawn = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for one in model.parameters():
-            one.add_(0.02 * torch.randn(one.shape, dtype=one.dtype, generator=drawn))
 
 
 def test_clean_and_perturbed_passes_share_their_dropout_masks(toy_encoder: Path) -> None:

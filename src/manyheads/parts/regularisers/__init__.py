@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from manyheads.config.part import PartConfig
+from manyheads.parts.regularisers.anchor import Anchor
 from manyheads.parts.regularisers.base import ForwardPass, Regulariser, divergence
 from manyheads.parts.regularisers.bregman import Bregman
 from manyheads.parts.regularisers.norms import L1, L2
@@ -22,4 +23,4 @@ def build_regularisers(choices: Sequence[PartConfig], tasks: Sequence[str]) -> t
     return tuple(one for one in found if one.weight)
 
 
-__all__ = ["L1", "L2", "Bregman", "ForwardPass", "Regulariser", "Smart", "build_regularisers", "divergence"]
+__all__ = ["L1", "L2", "Anchor", "Bregman", "ForwardPass", "Regulariser", "Smart", "build_regularisers", "divergence"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from manyheads.encoder import Encoder
     from manyheads.parts.losses import Loss
     from manyheads.tasks.task import Task
+    from manyheads.tokens.packing import PackedTokens, Words
     from manyheads.tokens.packing import Sequence as TokenSequence
 
 
@@ -47,6 +48,18 @@ class PackedTasks(Protocol):
     @property
     def tasks(self) -> list[str]: ...
 
+    @property
+    def tokens(self) -> PackedTokens: ...
+
+    @property
+    def where(self) -> tuple[Tensor, ...]: ...
+
+    @property
+    def words(self) -> tuple[Words | None, ...]: ...
+
+    @property
+    def all_states(self) -> bool: ...
+
 
 @dataclass(frozen=True)
 class ForwardPass:
@@ -56,6 +69,7 @@ class ForwardPass:
     batches: list[tuple[str, list[list[TokenSequence]]]]
     packed: PackedTasks
     embedded: Tensor  # [tokens, width]
+    states: dict[int, Tensor]  # of each layer that heads read; the last one's where a regulariser `reads_states`
     outputs: list[Tensor]  # of each task, [examples, outputs]
     counts: list[int]  # of each task, what its examples' losses are divided by: by default its examples in the step
     rng_before: RngState  # where torch's generators stood before the embeddings …
@@ -71,7 +85,7 @@ class ForwardPass:
     def again(self, weights: dict[str, Tensor]) -> list[Tensor]:
         """The outputs that the model would give with other weights, with the masks of the pass."""
         with rng_from(self.rng_before, self.embedded.device), self.autocast():
-            outputs = torch.func.functional_call(self.model, weights, (self.batches, False))
+            outputs = torch.func.functional_call(self.model, weights, (self.batches, False, self.packed.all_states))
         return [to_float32(output) for output in outputs]
 
 
@@ -88,6 +102,8 @@ class Regulariser(nn.Module):
     """
 
     reads_examples: ClassVar[bool] = True
+    reruns: ClassVar[bool] = True  # whether it runs the pass again, so that equal inputs must not be merged in it
+    reads_states: ClassVar[bool] = False  # whether it reads the last layer's states of all tokens
     name: str = ""  # as recipes call it
 
     def __init__(self, names: Sequence[str], weight: float, tasks: Sequence[str] | None = None) -> None:
@@ -97,6 +113,15 @@ class Regulariser(nn.Module):
         check_tasks("tasks", tasks or [], names)
         self.weight = weight
         self.tasks = list(names if tasks is None else tasks)  # those it is on for
+
+    @classmethod
+    def why_incompatible(cls, task: Task) -> str | None:
+        """Why it can add nothing to a task's loss, or None."""
+        return None
+
+    def leave_out_incompatible(self, tasks: Mapping[str, Task]) -> None:
+        """Be off for the tasks to whose loss it can add nothing."""
+        self.tasks = [name for name in self.tasks if self.why_incompatible(tasks[name]) is None]
 
     def terms(self, forward_pass: ForwardPass) -> list[Tensor]:
         """A value for each example of each task in the pass, without the weight."""

@@ -276,10 +276,15 @@ class Backward:
         regularisers = self._on(passing[0][0])
         before = rng_state(self.model.device)
         with self.autocast():
-            packed = self.model.pack(batches, merge=not regularisers)
+            packed = self.model.pack(
+                batches,
+                merge=not any(regulariser.reruns for regulariser in regularisers),
+                all_states=any(regulariser.reads_states for regulariser in regularisers),
+            )
             embedded = self.model.embed(packed)
             after = rng_state(self.model.device)
-            outputs = [to_float32(output) for output in self.model.read(embedded, packed)]
+            states = self.model.states(embedded, packed)
+            outputs = [to_float32(output) for output in self.model.outputs(states, packed)]
         values = []
         for (task, rows, _), output, words in zip(passing, outputs, packed.words, strict=True):
             values.append(self._example_losses(task, rows, output, words))
@@ -288,6 +293,7 @@ class Backward:
             batches,
             packed,
             embedded,
+            states,
             outputs,
             [divisors[task] for task, _ in batches],
             before,
