@@ -28,35 +28,50 @@ def spread_rows(count: int, at_most: int) -> np.ndarray:
     return np.linspace(0, count - 1, min(at_most, count)).astype(int)
 
 
-@torch.no_grad()
 def embed_texts(model: ManyHeads, encoder: torch.nn.Module, task_name: str, texts: list[tuple[str, ...]]) -> np.ndarray:
     """[examples, width] the mean token state of each example, over both texts of a pair.
 
     `encoder` is the model's own, or another that reads the same tokens, such as the one that training started from.
     """
-    encoder.eval()
     columns = tuple(tokenise_once(Strings.of(column), model.tokenizer) for column in zip(*texts, strict=True))
+    examples = []
+    for row in range(len(texts)):
+        inputs = model.inputs(task_name, columns, row)
+        # all positions, whichever the task's pooling needs
+        examples.append([Sequence(sequence.ids, sequence.segments) for sequence in inputs])
+    return _mean_states(model, encoder, examples)
+
+
+def embed_sentences(model: ManyHeads, encoder: torch.nn.Module, sentences: list[str]) -> np.ndarray:
+    """[sentences, width] the mean token state of each sentence alone, whatever tasks make of it."""
+    column = tokenise_once(Strings.of(sentences), model.tokenizer)
+    special_tokens = model.tokenizer.special_tokens
+    examples = []
+    for row in range(len(sentences)):
+        examples.append([Sequence(*special_tokens.single(column[row], model.max_length))])
+    return _mean_states(model, encoder, examples)
+
+
+@torch.no_grad()
+def _mean_states(model: ManyHeads, encoder: torch.nn.Module, examples: list[list[Sequence]]) -> np.ndarray:
+    """[examples, width] the mean over all tokens of an example's sequences: a bi-encoder has two."""
+    encoder.eval()
     embeddings = []
-    for start in range(0, len(texts), BATCH_SIZE):
-        sequences: list[Sequence] = []
-        sequence_counts: list[int] = []  # of each example: a bi-encoder has two
-        for row in range(start, min(start + BATCH_SIZE, len(texts))):
-            inputs = model.inputs(task_name, columns, row)
-            # all positions, whichever the task's pooling needs
-            sequences += [Sequence(sequence.ids, sequence.segments) for sequence in inputs]
-            sequence_counts.append(len(inputs))
+    for start in range(0, len(examples), BATCH_SIZE):
+        batch = examples[start : start + BATCH_SIZE]
+        sequences = [sequence for example in batch for sequence in example]
         tokens = pack(sequences, model.device)
         states = encoder(tokens).cpu().numpy()
         starts, lengths = tokens.starts.tolist(), tokens.lengths.tolist()
         first = 0
-        for sequence_count in sequence_counts:
+        for example in batch:
             total, length = 0.0, 0
-            for sequence in range(first, first + sequence_count):
+            for sequence in range(first, first + len(example)):
                 end = starts[sequence] + lengths[sequence]
                 total = total + states[starts[sequence] : end].sum(axis=0)
                 length += lengths[sequence]
             embeddings.append(total / length)
-            first += sequence_count
+            first += len(example)
     return np.stack(embeddings)
 
 

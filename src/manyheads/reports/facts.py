@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 
 from manyheads.config.recipe import Recipe
+from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
 from manyheads.inference.prediction_files import read_dev_predictions
 from manyheads.parts.metrics import primary
 from manyheads.reports.dev_texts import add_texts
+from manyheads.reports.sentence_space import SentenceSpace, compare_spaces
 from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.runs.run import Run
 from manyheads.storage.ragged import Column, Ragged
 from manyheads.tasks.task import Task
 from manyheads.tokens.tokenizer import Tokenizer
+from manyheads.training.warm_start import encoder_source
 
 Records = list[dict[str, Any]]
 Points = list[tuple[float, float]]
@@ -112,6 +115,30 @@ class RunFacts:
         if not (self.folder / "best").is_dir():
             return None
         return self.run.model.tokenizer
+
+    @cached_property
+    def first_encoder(self) -> Encoder | None:
+        """The encoder that the run started from; None where it, or the trained model, is gone."""
+        if not (self.folder / "best").is_dir():
+            return None
+        try:
+            _ = self.run.model
+            return load_encoder(encoder_source(self.run.recipe, None)).encoder
+        except UserError as fault:
+            self.notes.append(f"Embeddings are not shown: {fault}")
+            return None
+
+    @cached_property
+    def sentence_spaces(self) -> dict[str, SentenceSpace]:
+        """Of every task with enough dev texts; empty where an encoder is gone."""
+        spaces: dict[str, SentenceSpace] = {}
+        if self.first_encoder is None:
+            return spaces
+        for task_name, predictions in self.predictions.items():
+            space = compare_spaces(self.run.model, self.first_encoder, predictions.texts)
+            if space is not None:
+                spaces[task_name] = space
+        return spaces
 
     def primary_metric(self, task_name: str) -> str | None:
         if task_name in self.tasks:

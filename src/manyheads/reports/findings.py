@@ -17,6 +17,8 @@ from manyheads.studies.bootstrap import drawn_metric
 
 OVER_FIT_RATIO, OVER_FIT_RISE = 1.1, 0.02  # a dev loss this many times its minimum, and this far above it, over-fits
 FORGOTTEN = 0.02  # a primary metric this far behind its best, and farther than chance explains, was forgotten
+COLLAPSED, SPREAD = 0.9, 0.5  # a mean cosine of sentences above the first, that was below the second, is a collapse
+OTHER_SPACE = 0.5  # below this rank correlation of sentence pairs' cosines, before and after, the space is another
 FEW_EPOCHS = 0.5  # below this share of an epoch the model never saw most of a task's examples
 
 
@@ -59,6 +61,7 @@ def find_problems(facts: RunFacts) -> list[Finding]:
         *_forgetting(facts),
         *_rarely_seen(facts),
         *_conflicting(facts),
+        *_changed_space(facts),
     ]
 
 
@@ -71,6 +74,8 @@ def nothing_found(facts: RunFacts) -> str:
         checked.append("the model saw every task")
         if len(facts.events("conflicts")) >= MIN_STEPS:
             checked.append("no gradients conflict")
+    if facts.sentence_spaces:
+        checked.append("sentences lie to each other much as before training")
     return "Nothing stands out: " + ", ".join(checked) + "."
 
 
@@ -166,3 +171,24 @@ def _conflicting(facts: RunFacts) -> list[Finding]:
             text = f"The gradients of {pair} conflict: their mean cosine is {agreement.cosine:+.2f}."
             findings.append(Finding(text, "conflict"))
     return findings
+
+
+def _changed_space(facts: RunFacts) -> list[Finding]:
+    """Whether vectors of the trained encoder can stand in for those of the first, in search and clustering."""
+    spaces = list(facts.sentence_spaces.values())
+    if not spaces:
+        return []
+    before = float(np.mean([space.cosine_before for space in spaces]))
+    after = float(np.mean([space.cosine_after for space in spaces]))
+    agreement = float(np.mean([space.rank_correlation for space in spaces]))
+    if after > COLLAPSED and before < SPREAD:
+        change = f"collapsed: two dev sentences had a mean cosine of {before:.2f} before training and have {after:.2f}"
+    elif agreement < OTHER_SPACE:
+        change = f"changed: cosines of dev sentences before and after have a rank correlation of {agreement:.2f}"
+    else:
+        return []
+    remedy = "`regularise: anchor` keeps the space"
+    if any(regulariser.name == "anchor" for regulariser in facts.run.recipe.regularise):
+        remedy = "a larger weight of `anchor` keeps more of the space"
+    text = f"The sentence space {change}. Do not use best/ for search as it is; {remedy}."
+    return [Finding(text, "representation")]

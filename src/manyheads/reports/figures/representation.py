@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyheads.config.recipe import EncoderSettings
-from manyheads.encoder import load_encoder
-from manyheads.errors import UserError
 from manyheads.inference.embeddings import Projection, embed_texts, project, spread_rows
 from manyheads.reports.facts import RunFacts
 from manyheads.reports.figures.panels import legend_below, panel_grid
@@ -34,12 +31,9 @@ class Embeddings:
 
 def project_embeddings(facts: RunFacts) -> dict[str, Embeddings]:
     """Of every task with texts and one label per example; empty where the model or its first encoder is gone."""
-    try:
-        model = facts.run.model
-        first_encoder = load_encoder(EncoderSettings(name=facts.run.recipe.encoder.name)).encoder
-    except UserError as fault:
-        facts.notes.append(f"Embeddings are not shown: {fault}")
+    if facts.first_encoder is None:
         return {}
+    model = facts.run.model
     embeddings = {}
     for task_name, predictions in facts.predictions.items():
         count = len(predictions.texts)
@@ -47,7 +41,7 @@ def project_embeddings(facts: RunFacts) -> dict[str, Embeddings]:
             continue
         rows = spread_rows(count, EXAMPLES)
         texts = [predictions.texts[row] for row in rows]
-        before = project(embed_texts(model, first_encoder, task_name, texts))
+        before = project(embed_texts(model, facts.first_encoder, task_name, texts))
         after = project(embed_texts(model, model.encoder, task_name, texts))
         embeddings[task_name] = Embeddings(before, after, predictions.labels[rows])
     return embeddings

@@ -39,6 +39,11 @@ CONFLICT_CAPTION = (
 EMBEDDING_CAPTION = (
     "Dev examples in the plane of their first two principal components (share of variance), coloured by label."
 )
+SPACE_TEXT = (
+    "Dev sentences as vectors (the mean of their token states): the mean cosine of two of them by the encoder before "
+    "and after training, and the rank correlation of all pairs' cosines before and after: 1 keeps the order in which "
+    "a search would find them, 0 keeps nothing of it."
+)
 
 
 def run_report(folder: Path) -> Report:
@@ -174,13 +179,30 @@ def _conflict_rows(conflicts: Conflicts) -> list[dict[str, object]]:
 
 def _embedding_section(facts: RunFacts) -> Section:
     section = Section("representation", "Where examples lie")
-    if not (facts.folder / "best").is_dir() or not facts.predictions:
+    if not facts.predictions:
         return section
     for task_name, embeddings in project_embeddings(facts).items():
         figure = draw_embeddings(facts.predictions[task_name], embeddings)
         title = f"{task_name}: embeddings before and after"
         section.figure(figure, f"pca-{task_name}", title, f"{task_name}. {EMBEDDING_CAPTION}")
+    if facts.sentence_spaces:
+        section.text(SPACE_TEXT, "soft")
+        section.table(_space_rows(facts), "sentence-space")
     return section
+
+
+def _space_rows(facts: RunFacts) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for task_name, space in facts.sentence_spaces.items():
+        rows.append(
+            {
+                "task": task_name,
+                "mean cosine before": space.cosine_before,
+                "after": space.cosine_after,
+                "rank correlation": space.rank_correlation,
+            }
+        )
+    return rows
 
 
 def _recipe_section(facts: RunFacts) -> Section:
