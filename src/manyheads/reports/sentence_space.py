@@ -2,7 +2,8 @@
 
 Of n dev sentences of a task, each encoded alone, with v and v₀ their mean token states after and before training:
 
-    mean cosine         Σ_{i<j} cos(v_i, v_j) / (n(n − 1)/2): near 1, all sentences lie in one place
+    mean cosine         of all pairs cos(v_i, v_j): near 1 all sentences lie in one place. Alone it says little: classes
+                        that are driven apart keep it low while nothing of the order within and between them is left
     rank correlation    Spearman's, of cos(v_i, v_j) and cos(v₀_i, v₀_j) over all pairs: which are alike, as before?
 """
 
@@ -38,7 +39,10 @@ def compare_spaces(model: ManyHeads, first_encoder: nn.Module, texts: list[tuple
     sentences = [distinct[row] for row in spread_rows(len(distinct), SENTENCES)]
     before = pair_cosines(embed_sentences(model, first_encoder, sentences))
     after = pair_cosines(embed_sentences(model, model.encoder, sentences))
-    return SentenceSpace(float(before.mean()), float(after.mean()), correlation("spearmanr", before, after))
+    agreement = correlation("spearmanr", before, after)
+    if not np.isfinite(agreement):
+        agreement = 0.0  # all cosines are equal: they have no order
+    return SentenceSpace(float(before.mean()), float(after.mean()), agreement)
 
 
 def pair_cosines(vectors: np.ndarray) -> np.ndarray:
