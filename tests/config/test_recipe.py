@@ -54,7 +54,7 @@ def test_three_lines_are_a_whole_recipe(toy_data: Path) -> None:
     assert (recipe.name, recipe.folder) == ("short", Path("runs/short"))
     assert (recipe.encoder.name, recipe.sampler.name, recipe.combine.losses.name) == (
         "all-MiniLM-L6-v2",
-        "batch-round-robin",
+        "mixture",
         "sum",
     )
     data = load_tasks(recipe)["mood"]
@@ -64,7 +64,10 @@ def test_three_lines_are_a_whole_recipe(toy_data: Path) -> None:
     assert data.task.labels.names == ("0", "1", "2", "3")
     assert (data.task.encoding.name, data.task.loss.name) == ("single", "cross-entropy")
     assert (len(data.train), len(data.dev), data.test) == (36, 4, None)
-    assert data.notes == ["mood: no dev data; 4 rows of train are held out as dev"]
+    assert data.notes == [
+        "mood: no dev data; 4 rows of train are held out as dev",
+        "mood: too few rows to hold some out, so its dev chooses checkpoints",
+    ]
 
 
 def test_short_forms_of_sources() -> None:
@@ -245,21 +248,20 @@ def test_malformed_override_is_quoted_back(word: str) -> None:
 
 def test_overrides_replace_and_add_by_dotted_key(write: Write) -> None:
     file = write(
-        "encoder: my-encoder\nsampler: batch-round-robin\ntasks: {a: {train: x.csv}}\n"
-        "training: {epochs: 2, max_grad_norm: 3}\n"
+        "encoder: my-encoder\nsampler: mixture\ntasks: {a: {train: x.csv}}\ntraining: {epochs: 2, max_grad_norm: 3}\n"
     )
     words = [
         "training.epochs=7",
         "training.learning_rate=1e-5",
         "encoder.dropout=0.2",
-        "sampler.until=a",
+        "sampler.max_passes=2",
         "tasks.b.train=y.csv",
         "data.bad_rows=skip",
     ]
     recipe = load_recipe(file, parse_overrides(words))
     assert (recipe.training.epochs, recipe.training.max_grad_norm, recipe.training.learning_rate) == (7, 3.0, 1e-5)
     assert (recipe.encoder.name, recipe.encoder.dropout) == ("my-encoder", 0.2)
-    assert (recipe.sampler.name, recipe.sampler.options) == ("batch-round-robin", {"until": "a"})
+    assert (recipe.sampler.name, recipe.sampler.options) == ("mixture", {"max_passes": 2.0})
     assert [task.train[0].file for task in recipe.tasks.values()] == ["x.csv", "y.csv"]
     assert recipe.data.bad_rows == "skip"
 
@@ -410,7 +412,7 @@ def test_demo_recipe_reads_its_three_tasks() -> None:
         "similarity": ("regression", "cross", "mse"),
     }
     assert data["sentiment"].task.labels.names[0] == "very negative"
-    assert all(not one.notes for one in data.values())
+    assert not any(one.notes for one in data.values())
 
 
 # --- places ----------------------------------------------------------------------------------------------------
@@ -446,10 +448,8 @@ def test_folders_named_in_a_file_stand_beside_it(tmp_path: Path, monkeypatch: py
 
 
 def test_options_alone_belong_to_the_default_part() -> None:
-    recipe = load_recipe(
-        {"tasks": {"a": {"train": "a.csv"}}}, {"sampler.until": "smallest", "tasks.a.head.dropout": 0.3}
-    )
-    assert (recipe.sampler.name, recipe.sampler.options) == ("batch-round-robin", {"until": "smallest"})
+    recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}}, {"sampler.alpha": 0.7, "tasks.a.head.dropout": 0.3})
+    assert (recipe.sampler.name, recipe.sampler.options) == ("mixture", {"alpha": 0.7})
     assert (recipe.tasks["a"].head.name, recipe.tasks["a"].head.options) == ("linear", {"dropout": 0.3})
 
 

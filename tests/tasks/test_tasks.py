@@ -20,8 +20,9 @@ from manyheads.tasks.task import Task
 
 
 def load(folder: Path, data: dict[str, Any] | None = None, **task: Any) -> TaskData:
-    recipe = load_recipe({"data": {"root": str(folder), **(data or {})}, "tasks": {"t": task}})
-    return load_tasks(recipe)["t"]
+    """A task of which dev chooses checkpoints."""
+    content = {"data": {"root": str(folder), **(data or {})}, "tasks": {"t": task}, "evaluate": {"select": None}}
+    return load_tasks(load_recipe(content))["t"]
 
 
 def refusal(folder: Path, **task: Any) -> str:
@@ -195,7 +196,7 @@ def test_texts_to_predict_need_only_the_tasks_text_columns(tmp_path: Path) -> No
 
 
 def test_papers_recipe_reads_the_course_files(shared_data: Path) -> None:
-    recipe = load_recipe("best", {"data.root": str(shared_data)})
+    recipe = load_recipe("best", {"data.root": str(shared_data), "evaluate.select": None})
     data = load_tasks(recipe)
     sizes = {name: (len(one.train), len(one.dev), one.test and len(one.test)) for name, one in data.items()}
     assert sizes == {"sst": (8544, 1101, 2210), "qqp": (61991, 20212, None), "sts": (6040, 863, 1725)}

@@ -119,7 +119,7 @@ class TaskSettings(Model):
     encoding: EncodingConfig = None
     """How one or two sentences become input; by default 'single' or 'cross'."""
     pooling: PoolingConfig = None
-    """How token states become one vector; by default 'head-pooler', 'mean' for cosine encodings."""
+    """How token states become one vector; by default as the encoder was trained, 'mean' for cosine encodings."""
     head: HeadConfig = None
     """How the vector becomes outputs; by default 'linear', 'none' for cosine encodings."""
     output: OutputConfig = None

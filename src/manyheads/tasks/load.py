@@ -11,6 +11,7 @@ from manyheads import registry
 from manyheads.config.recipe import Recipe
 from manyheads.config.task import Source, TaskSettings
 from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows, recognise_columns
+from manyheads.data.hold_out import hold_out_rows
 from manyheads.data.labels import LabelReader
 from manyheads.data.readers import find_file, read_chunks, source_name
 from manyheads.data.table import Columns, Table
@@ -19,6 +20,11 @@ from manyheads.seeding import generator
 from manyheads.tasks.resolve import choose_reader, no_reader, resolve_task
 from manyheads.tasks.task import Task
 
+# Where a recipe leaves evaluate.select open, a task gives its share of rows to choose checkpoints on, but at least
+# USEFUL_SELECTED of them, and of a small task at most the share MOST_SELECTED.
+USEFUL_SELECTED = 100
+MOST_SELECTED = 0.1
+FEWEST_ROWS = 100  # a task with fewer gives none
 MUCH = 10  # a class with so many times the rows of another is worth a word
 
 
@@ -164,12 +170,7 @@ class _TaskLoader:
             self.notes.append(f"{self.name}: no dev data; {len(dev):,} rows of train are held out as dev")
         train = self._part(train, self.settings.max_train, "train")
         dev = self._part(dev, self.settings.max_dev, "dev")
-        select = None
-        if self.recipe.evaluate.select is not None:
-            train, select = self._hold_out(train, "select", self.recipe.evaluate.select)
-            self.notes.append(
-                f"{self.name}: {len(select):,} rows of train are held out to choose checkpoints on (evaluate.select)"
-            )
+        train, select = self._hold_out_selection(train)
         assert train.labels is not None
         task = resolve_task(self.recipe, self.name, self.columns, reader, train.labels[train.labelled], owner)
         self.notes += _imbalance(task)
@@ -241,8 +242,21 @@ class _TaskLoader:
         order = generator(0, "part", split, self.row_group or self.name).permutation(len(dataset))
         return dataset.take(np.sort(order[:at_most]))
 
+    def _hold_out_selection(self, train: Dataset) -> tuple[Dataset, Dataset | None]:
+        """Train, and what checkpoints are chosen on; None is dev."""
+        share = self.recipe.evaluate.select
+        if share is not None and "select" not in self.recipe.evaluate.model_fields_set:
+            if len(train) < FEWEST_ROWS:
+                self.notes.append(f"{self.name}: too few rows to hold some out, so its dev chooses checkpoints")
+                return train, None
+            share = max(share, min(MOST_SELECTED, USEFUL_SELECTED / len(train)))
+        if share is None:
+            return train, None
+        return self._hold_out(train, "select", share)
+
     def _hold_out(self, dataset: Dataset, split: str, share: float) -> tuple[Dataset, Dataset]:
-        """Tasks that read the same rows hold out the same ones: none trains on what another is measured on.
+        """A text is on one side only. Tasks that read the same rows hold out the same ones: none trains on what
+        another is measured on.
 
         So does every seed: runs that differ in nothing but the seed are measured on the same examples.
         """
@@ -254,7 +268,8 @@ class _TaskLoader:
             )
         order = generator(0, split, self.row_group or self.name).permutation(len(dataset))
         count = min(len(dataset) - 1, max(1, round(len(dataset) * share)))
-        train, held_out = dataset.take(np.sort(order[count:])), dataset.take(np.sort(order[:count]))
+        kept_rows, held_out_rows = hold_out_rows(dataset, order, count)
+        train, held_out = dataset.take(kept_rows), dataset.take(held_out_rows)
         if not train.labelled.any() or not held_out.labelled.any():
             raise UserError(
                 f"{self._location('train')}: too few labelled rows to hold out a {split} set; {instead}.",

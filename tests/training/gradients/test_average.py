@@ -96,6 +96,8 @@ def test_divisors_and_shares_by_hand() -> None:
         {"c": 8},
         {"a": 4, "c": 8},
     ]
+    assert divisors_of(FOUR_ROUNDS, "examples") == [{"a": 18, "b": 18, "c": 18}] * 4
+    assert shares_of_rounds(FOUR_ROUNDS, "examples") == {"a": 6 / 18, "c": 8 / 18, "b": 4 / 18}
     assert shares_of_rounds(FOUR_ROUNDS, "batch") == SHARES
     assert shares_of_rounds(FOUR_ROUNDS, "step") == dict.fromkeys(SHARES, 1.0)
     assert divisors_of([[A1], [], [A2]], "batch") == [{"a": 6}, {}, {"a": 4}], "a round without batches is none"
