@@ -18,7 +18,8 @@ from typing import Any
 
 SERVER = """
 import json, os, sys, traceback
-import accelerate, datasets, scipy.stats, sklearn.metrics, torch._dynamo, transformers, transformers.models.bert
+import accelerate, datasets, scipy.stats, sklearn.metrics, torch._dynamo, torchjd.aggregation
+import transformers, transformers.models.bert
 import manyheads.cli.app, manyheads.cli.demo, manyheads.cli.doctor, manyheads.training.loop
 for line in sys.stdin:
     job = json.loads(line)
