@@ -1,7 +1,8 @@
 """Run the command that a user would run, in a process of its own.
 
 Starting Python and importing torch takes seconds; a warm process that has done so forks one child per command. Each
-child is a real process with its own arguments, environment, input and output, and can really be killed.
+child is a real process with its own arguments, environment, input and output, and can really be killed. Several may be
+under way at once: each has a parent of its own that waits for it.
 """
 
 from __future__ import annotations
@@ -17,17 +18,23 @@ from pathlib import Path
 from typing import Any
 
 SERVER = """
-import json, os, sys, traceback
+import json, os, signal, sys, traceback
 import accelerate, datasets, scipy.stats, sklearn.metrics, torch._dynamo, torchjd.aggregation
 import transformers, transformers.models.bert
 import manyheads.cli.app, manyheads.cli.demo, manyheads.cli.doctor, manyheads.training.loop
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # parents of commands are not waited for
 for line in sys.stdin:
     job = json.loads(line)
+    if os.fork():
+        continue
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
     if child:
         print(child, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-        continue
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with open(job["code"], "w") as pipe:
+            pipe.write(str(code))
+        os._exit(0)
     for number, name, flags in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_WRONLY), (2, "stderr", os.O_WRONLY)):
         os.dup2(os.open(job[name], flags), number)
     sys.stdin = open(0, closefd=False)
@@ -53,7 +60,6 @@ for line in sys.stdin:
 class Started:
     """A command under way."""
 
-    server: subprocess.Popen[str]
     process: int
     folder: tempfile.TemporaryDirectory[str]
     words: list[str]
@@ -62,8 +68,7 @@ class Started:
         os.kill(self.process, signal)
 
     def wait(self) -> subprocess.CompletedProcess[str]:
-        assert self.server.stdout
-        code = int(self.server.stdout.readline())
+        code = int((Path(self.folder.name) / "code").read_text())  # a pipe, written to at the end
         found = [(Path(self.folder.name) / name).read_text() for name in ("stdout", "stderr")]
         self.folder.cleanup()
         return subprocess.CompletedProcess(self.words, code, *found)
@@ -83,7 +88,7 @@ def _warm() -> subprocess.Popen[str]:
 
 
 def start(*words: str | Path, stdin: str = "", before: str = "") -> Started:
-    """Start a command; `before` is code that its process runs first. One at a time."""
+    """Start a command; `before` is code that its process runs first."""
     server = _warm()
     assert server.stdin
     assert server.stdout
@@ -91,10 +96,12 @@ def start(*words: str | Path, stdin: str = "", before: str = "") -> Started:
     files = {name: str(Path(folder.name) / name) for name in ("stdin", "stdout", "stderr")}
     for name, file in files.items():
         Path(file).write_text(stdin if name == "stdin" else "")
+    files["code"] = str(Path(folder.name) / "code")
+    os.mkfifo(files["code"])
     job: dict[str, Any] = {"words": list(map(str, words)), "env": dict(os.environ), "before": before, **files}
     server.stdin.write(json.dumps(job) + "\n")
     server.stdin.flush()
-    return Started(server, int(server.stdout.readline()), folder, job["words"])
+    return Started(int(server.stdout.readline()), folder, job["words"])
 
 
 def manyheads(
