@@ -219,7 +219,7 @@ def test_faults_are_said(recipe_file: RecipeFile, toy_data: Path, toy_encoder: P
 
 
 def test_settings_that_do_not_belong_to_it_are_refused_or_said(
-    recipe_file: RecipeFile, toy_data: Path, toy_encoder: Path
+    recipe_file: RecipeFile, toy_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_refused(manyheads("pretrain", recipe_file(), "init=runs/a"), "init: ", "[init-not-allowed]")
     both = {"files": "a.txt", "tasks": ["mood"]}
@@ -232,7 +232,9 @@ def test_settings_that_do_not_belong_to_it_are_refused_or_said(
     )
     told = manyheads("pretrain", recipe_file(training={"layer_decay": 0.9}), "name=told")
     assert "note: training.layer_decay is for training" in told.stderr
-    two = manyheads("pretrain", recipe_file(), env={"WORLD_SIZE": "2"})
+    with monkeypatch.context() as patch:
+        patch.setenv("WORLD_SIZE", "2")
+        two = manyheads("pretrain", recipe_file())
     check_refused(two, "[wrong-process-count]")
     (toy_data / "runs" / "told-pretrained" / "encoder" / "mlm-head.safetensors").write_bytes(b"broken")
     again = manyheads("pretrain", recipe_file(), f"encoder={toy_data / 'runs' / 'told-pretrained' / 'encoder'}")
