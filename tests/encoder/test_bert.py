@@ -54,6 +54,7 @@ def run_theirs(model: BertModel, sequence: Sequence) -> torch.Tensor:
     return model(input_ids=ids, token_type_ids=segments).last_hidden_state[0]
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_states_equal_transformers(both: tuple[Bert, BertModel], dtype: torch.dtype) -> None:
@@ -67,6 +68,7 @@ def test_states_equal_transformers(both: tuple[Bert, BertModel], dtype: torch.dt
             assert worst < OUTPUT[dtype], f"sequence of length {len(sequence.ids)}"
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 @pytest.mark.parametrize("positions_needed", ["all", "first", "last"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -94,6 +96,7 @@ def test_gradients_equal_transformers(
         assert float((mine[name] - gradient).norm()) / scale < GRADIENT[dtype], name
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_sequence_does_not_depend_on_its_batch(both: tuple[Bert, BertModel], dtype: torch.dtype) -> None:
@@ -146,6 +149,7 @@ def test_saved_encoder_is_what_was_loaded(long_toy: Path, tmp_path: Path) -> Non
         assert torch.equal(tensor, again.encoder.state_dict()[name]), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [pytest.param(TOY, marks=pytest.mark.numeric), REAL], indirect=True)
 @pytest.mark.parametrize("positions_needed", ["all", "first"])
 def test_without_gradients_layers_work_in_place_and_say_the_same(

@@ -92,6 +92,7 @@ def test_a_pipe_in_place_of_the_lock_does_not_block(tmp_path: Path) -> None:
     assert find_holder(tmp_path) is None
 
 
+@pytest.mark.slow
 def test_overwriting_empties_the_folder_but_for_its_lock(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     recipe = load_recipe(recipe_file())
     run = train(recipe, quiet=True)

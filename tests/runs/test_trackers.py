@@ -13,11 +13,10 @@ from command import check_refused, manyheads
 from manyheads import load_recipe, train
 from manyheads.runs.trackers import numbers_of
 
-pytestmark = pytest.mark.slow
-
 RecipeFile = Callable[..., Path]
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_what_the_log_has(toy_recipe: Callable[..., dict[str, Any]]) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     run = train(load_recipe(toy_recipe(trackers=["tensorboard"])), quiet=True)
@@ -57,6 +56,7 @@ def test_records_as_numbers() -> None:
     assert numbers_of({"event": "start"}) == {}
 
 
+@pytest.mark.slow
 def test_the_report_is_written_at_the_end(recipe_file: RecipeFile, toy_data: Path) -> None:
     result = manyheads("train", recipe_file(report=True))
     assert result.returncode == 0, result.stderr

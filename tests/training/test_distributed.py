@@ -24,8 +24,6 @@ from conftest import made_once, toy_settings, write_toy_data
 from manyheads.parts.samplers import Batch
 from manyheads.training.distributed import Processes
 
-pytestmark = pytest.mark.slow
-
 STILL = {"dropout": 0, "attention_dropout": 0}
 # AdamW's usual ε lets rounding decide where a weight goes whose gradient is 0 in exact arithmetic (the keys' bias), by
 # a whole step. With ε = 1 weights move smoothly with the gradient: sums in another order stay together.
@@ -101,6 +99,7 @@ def test_slices_partition_a_round(size: int, count: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path) -> None:
     """Without dropout: the same losses, metrics and weights, also where a slice is empty (36 rows are 5·7 + 1)."""
@@ -143,6 +142,7 @@ def stopped_recipe(encoder: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_two_processes_asked_to_stop_go_on_to_the_same_weights(
     recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path, trained_by_two: Path
 ) -> None:
@@ -167,6 +167,7 @@ def test_two_processes_asked_to_stop_go_on_to_the_same_weights(
         assert one["loss"] == other["loss"]
 
 
+@pytest.mark.slow
 def test_fewer_processes_than_asked_for_and_coupled_losses_are_refused(
     recipe_file: Callable[..., Path], toy_data: Path
 ) -> None:
@@ -213,6 +214,7 @@ def conflict_recipe(how: str, encoder: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", SURGERY)
 def test_a_three_way_conflict_is_settled_alike_in_two_processes(
     how: str, recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path, trained_by_two: Path
