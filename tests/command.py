@@ -13,27 +13,31 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 SERVER = """
-import json, os, signal, sys, traceback
+import json, os, sys, traceback
 import accelerate, datasets, scipy.stats, sklearn.metrics, torch._dynamo, torchjd.aggregation
 import transformers, transformers.models.bert
 import manyheads.cli.app, manyheads.cli.demo, manyheads.cli.doctor, manyheads.training.loop
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # parents of commands are not waited for
+parents = []  # of commands
 for line in sys.stdin:
     job = json.loads(line)
-    if os.fork():
+    parents = [parent for parent in parents if os.waitpid(parent, os.WNOHANG)[0] == 0]
+    parent = os.fork()
+    if parent:
+        parents.append(parent)
         continue
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
     if child:
         print(child, flush=True)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        with open(job["code"], "w") as pipe:
-            pipe.write(str(code))
+        with open(job["code"] + ".part", "w") as file:
+            file.write(str(code))
+        os.rename(job["code"] + ".part", job["code"])  # whole, as soon as it is there
         os._exit(0)
     for number, name, flags in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_WRONLY), (2, "stderr", os.O_WRONLY)):
         os.dup2(os.open(job[name], flags), number)
@@ -53,6 +57,9 @@ for line in sys.stdin:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # at once: tearing down so many modules takes seconds
+for parent in parents:
+    os.waitpid(parent, os.WNOHANG)
+os._exit(0)
 """
 
 
@@ -68,7 +75,10 @@ class Started:
         os.kill(self.process, signal)
 
     def wait(self) -> subprocess.CompletedProcess[str]:
-        code = int((Path(self.folder.name) / "code").read_text())  # a pipe, written to at the end
+        code_file = Path(self.folder.name) / "code"
+        while not code_file.exists():
+            time.sleep(0.005)
+        code = int(code_file.read_text())
         found = [(Path(self.folder.name) / name).read_text() for name in ("stdout", "stderr")]
         self.folder.cleanup()
         return subprocess.CompletedProcess(self.words, code, *found)
@@ -83,8 +93,14 @@ def _warm() -> subprocess.Popen[str]:
             [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         _server.append(server)
-        atexit.register(server.kill)
+        atexit.register(_end, server)
     return _server[0]
+
+
+def _end(server: subprocess.Popen[str]) -> None:
+    assert server.stdin
+    server.stdin.close()
+    server.wait()
 
 
 def start(*words: str | Path, stdin: str = "", before: str = "") -> Started:
@@ -97,7 +113,6 @@ def start(*words: str | Path, stdin: str = "", before: str = "") -> Started:
     for name, file in files.items():
         Path(file).write_text(stdin if name == "stdin" else "")
     files["code"] = str(Path(folder.name) / "code")
-    os.mkfifo(files["code"])
     job: dict[str, Any] = {"words": list(map(str, words)), "env": dict(os.environ), "before": before, **files}
     server.stdin.write(json.dumps(job) + "\n")
     server.stdin.flush()

@@ -53,7 +53,7 @@ def test_a_lock_of_another_machine_is_taken_only_where_asked(recipe_file: Callab
     (run / LOCK_FILE).write_text(ELSEWHERE)
     os.utime(run / LOCK_FILE, (time.time() - 90, time.time() - 90))
     refused = manyheads("resume", run)
-    check_refused(refused, "process 77 on another-machine (last sign of life 1:30 ago)", "--take-lock")
+    check_refused(refused, "process 77 on another-machine (last sign of life 1:3", " ago)", "--take-lock")
     finished = manyheads("resume", run, "--take-lock", "--quiet")
     assert finished.returncode == 0, finished.stderr
     assert (run / LOCK_FILE).read_text() == "", "given up at the end"
