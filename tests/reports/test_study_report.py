@@ -49,6 +49,7 @@ def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_p
     assert names == expected
 
 
+@pytest.mark.slow
 def test_the_mean_of_a_row_has_an_interval(finished_study: OpenStudy) -> None:
     """As a difference from nothing: the mean is the mean, and one seed's spread counts examples alone."""
     table, _ = finished_study.tables()
@@ -60,6 +61,7 @@ def test_the_mean_of_a_row_has_an_interval(finished_study: OpenStudy) -> None:
             assert cell.spread.half_width > 0
 
 
+@pytest.mark.slow
 def test_what_is_said_is_what_the_table_marks(finished_study: OpenStudy) -> None:
     table, (matrix,) = finished_study.tables()
     cells = [cell for row in table.rows for cell in row.cells.values() if cell.difference is not None]

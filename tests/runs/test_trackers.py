@@ -35,6 +35,7 @@ def test_nothing_is_tracked_unless_named(toy_recipe: Callable[..., dict[str, Any
     assert not (run.folder / "trackers").exists()
 
 
+@pytest.mark.slow
 def test_trackers_that_cannot_be(recipe_file: RecipeFile) -> None:
     check_refused(manyheads("train", recipe_file(trackers=["tensorbord"])), "trackers", "Did you mean 'tensorboard'?")
     check_refused(manyheads("train", recipe_file(trackers=["clearml"])), "'clearml' is not installed")
