@@ -13,8 +13,6 @@ from manyheads import load_recipe
 from manyheads.checks.check import check_data
 from manyheads.checks.findings import Finding
 
-pytestmark = pytest.mark.slow
-
 MOODS = ["bad", "good"]
 
 
@@ -235,6 +233,7 @@ def save(folder: Path, recipe: dict[str, Any]) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_command_on_clean_data(tmp_path: Path, toy_encoder: Path) -> None:
     file = save(tmp_path, write(tmp_path, toy_encoder, HEADER + rows(0), HEADER + rows(100)))
     result = manyheads("check", file, "--strict")
@@ -282,6 +281,7 @@ def test_command_names_missing_files(tmp_path: Path, toy_encoder: Path) -> None:
 # --- the real files: counts only -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_papers_data(shared_data: Path) -> None:
     found = check_data(load_recipe("best", {"data.root": str(shared_data)}))
     counts = {(one.task, one.split, one.kind): one.count for one in found}
@@ -297,6 +297,7 @@ def test_the_papers_data(shared_data: Path) -> None:
     assert not [one for one in found if one.severity == "error"]
 
 
+@pytest.mark.slow
 def test_more_real_files(shared_data: Path) -> None:
     tasks = {
         "cfimdb": {"train": "ids-cfimdb-train.csv", "dev": "ids-cfimdb-dev.csv"},

@@ -38,8 +38,6 @@ from manyheads.tokens import column as tokens
 from manyheads.tokens.column import tokenise
 from manyheads.tokens.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.slow
-
 TEXT = Columns(("text",), "label", None)
 CLASSES = LabelReader("classification", ("0", "1", "2"), {"0": 0, "1": 1, "2": 2})
 SEVERAL = LabelReader("multi-label", ("a", "b"), {"a": 0, "b": 1}, separator="|")

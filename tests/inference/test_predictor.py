@@ -27,6 +27,7 @@ TEXTS = [f"the {noun} was {mood} {number}" for number, (noun, mood) in enumerate
 PAIRS = list(zip(TEXTS, reversed(TEXTS), strict=True))
 
 
+@pytest.mark.slow
 def test_a_copied_folder_predicts_like_its_run(
     toy_recipe: Callable[..., dict[str, Any]], toy_data: Path, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def predictions_of(predictor: Predictor, number: int) -> object:
     return calls[number % len(calls)]()
 
 
+@pytest.mark.slow
 def test_threads_predict_at_once_bit_for_bit(saved_model: Path) -> None:
     predictor = Predictor.open(saved_model, tokens_per_pass=64)  # many passes, so that threads meet within a call
     expected = [predictions_of(predictor, number) for number in range(8)]

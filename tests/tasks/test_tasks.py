@@ -195,6 +195,7 @@ def test_texts_to_predict_need_only_the_tasks_text_columns(tmp_path: Path) -> No
 # --- the real data ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_papers_recipe_reads_the_course_files(shared_data: Path) -> None:
     recipe = load_recipe("best", {"data.root": str(shared_data), "evaluate.select": None})
     data = load_tasks(recipe)

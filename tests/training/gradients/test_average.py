@@ -128,6 +128,7 @@ def quora(average: Average, scalarizer: type[Scalarizer]) -> Shares:
     return Shares(100 * batches["quora"] / sum(batches.values()), 100 * losses["quora"] / sum(losses.values()))
 
 
+@pytest.mark.slow
 def test_paper_d_quora_is_as_much_of_the_loss_as_of_the_batches() -> None:
     """By hand: 141,506 of 141,506 + 5·8,544 + 5·6,041 examples are 66.0 %. Averaged over the step, Quora and SST are in
     every step and STS in 4·5·6,041/141,506 = 85 % of them: of losses divided by the tasks of the step that is
