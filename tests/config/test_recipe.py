@@ -134,11 +134,11 @@ training:
         "mine.yaml:2: encodr: unknown key. Did you mean 'encoder'? Known: checkpoint, combine, data, defaults, "
         "description, encoder, evaluate, imports, init, name, output, phases, pretrain, regularise, report, sampler, "
         "seed, tasks, trackers, training.",
-        "mine.yaml:6: tasks.near.train.fil: unknown key. Did you mean 'file'? Known: config, demo, file, hub, "
-        "optional, revision, split.",
+        "mine.yaml:6: tasks.near.train.fil: unknown key. Did you mean 'file'? Known: columns, config, demo, "
+        "file, format, hub, optional, quoting, revision, split.",
         "mine.yaml:8: tasks.near.batch_size: Input should be greater than or equal to 1 (found 0)",
-        "mine.yaml:12: tasks.mood.train.optinal: unknown key. Did you mean 'optional'? Known: config, demo, file, hub, "
-        "optional, revision, split.",
+        "mine.yaml:12: tasks.mood.train.optinal: unknown key. Did you mean 'optional'? Known: columns, config, demo, "
+        "file, format, hub, optional, quoting, revision, split.",
         "mine.yaml:13: tasks.mood.loss: unknown loss 'msee'. Did you mean 'mse'? "
         f"Known: {', '.join(part.name for part in parts('losses'))}.",
         "mine.yaml:16: tasks.mood.predictions.format: Input should be 'csv' or 'course' (found 'xml')",

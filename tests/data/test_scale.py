@@ -19,13 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyheads.config.task import Source
+from manyheads.data import chunk as chunks
 from manyheads.data import dataset as reading
 from manyheads.data import readers
 from manyheads.data import rows as rows_module
 from manyheads.data import table as raw_rows
 from manyheads.data.dataset import Dataset, label_rows, read_rows
 from manyheads.data.labels import BETWEEN, FAULT, NONE, BadLabel, LabelReader
-from manyheads.data.readers import Chunk
+from manyheads.data.chunk import Chunk
 from manyheads.data.table import BadRow, Columns, Table
 from manyheads.errors import UserError
 from manyheads.model.task_tokens import TaskTokens
@@ -52,7 +53,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every file is large, and a chunk small."""
     monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(raw_rows, "LARGE", 0)
-    monkeypatch.setattr(readers, "CHUNK", 3)
+    for module in (chunks, readers):
+        monkeypatch.setattr(module, "CHUNK", 3)
     monkeypatch.setattr(strings, "PIECE", 2)
     return tmp_path / "cache" / FORMAT / "rows"
 
