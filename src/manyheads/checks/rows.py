@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from manyheads.checks.findings import Finding, Severity, count_finding
-from manyheads.checks.split import Split, Texts, quote_texts
+from manyheads.checks.split import SHOWN_LETTERS, Split, quote_texts
 from manyheads.config.task import Source
 from manyheads.data.chunk import open_bytes
 from manyheads.data.labels import BadLabel, LabelReader
@@ -79,7 +79,7 @@ def _label_fault(label: str, reader: LabelReader | None) -> str | None:
 
 def check_files(split: Split, sources: list[Source], root: Path, columns: Columns) -> Iterator[Finding]:
     """What only the raw cells show: surrounding spaces, and headers that do not quite fit."""
-    padded: list[tuple[str, Texts]] = []
+    padded: list[tuple[str, str]] = []
     for task_source in sources:
         source = name_lines(task_source, columns.text)
         name = source_name(source, split.name)
@@ -93,12 +93,20 @@ def check_files(split: Split, sources: list[Source], root: Path, columns: Column
             indices = [chunk.columns.index(column) for column in columns.text if column in chunk.columns]
             for row, line in zip(chunk.cells, chunk.lines, strict=True):
                 cells = _text_cells(row, indices)
-                if any(isinstance(cell, str) and cell != cell.strip() for cell in cells):
-                    padded.append((f"{name}:{line}", tuple(map(str, cells))))
+                texts = [cell for cell in cells if isinstance(cell, str) and cell != cell.strip()]
+                if texts:
+                    padded.append((f"{name}:{line}", texts[0]))
     share = (len(padded), split.total)
     text = f"rows of {split.name} {{have}} spaces around a text; they are stripped when read"
-    examples = (f"{location}: {quote_texts(texts)}" for location, texts in padded)
+    examples = (f"{location}: {_quote_padded(text)}" for location, text in padded)
     yield from count_finding(split.task, split.name, "surrounding-spaces", "note", share, text, examples)
+
+
+def _quote_padded(text: str) -> str:
+    """Cut so that the spaces are seen."""
+    if len(text) > SHOWN_LETTERS and not text[0].isspace():
+        text = f"…{text[1 - SHOWN_LETTERS :]}"
+    return quote_texts((text,))
 
 
 def _text_cells(row: list[object] | None, indices: list[int]) -> list[object]:

@@ -77,7 +77,8 @@ def _looks_like_data(chunk: Chunk) -> bool:
 
 
 def _likely_names(chunk: Chunk) -> list[str]:
-    """Names for the columns of a file without a header."""
+    """Names for the columns of a file without a header, whose first row was taken for one."""
+    chunk = Chunk(chunk.columns, [list(chunk.columns), *chunk.cells], [], [])
     texts = guess_texts(chunk, list(dict.fromkeys(chunk.columns)))
     label = guess_label(chunk, [name for name in chunk.columns if name not in texts])
     text_names = ["text"]
