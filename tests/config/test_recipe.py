@@ -137,11 +137,11 @@ training:
         "mine.yaml:2: encodr: unknown key. Did you mean 'encoder'? Known: checkpoint, combine, data, defaults, "
         "description, encoder, evaluate, imports, init, name, output, phases, pretrain, regularise, report, sampler, "
         "seed, tasks, trackers, training.",
-        "mine.yaml:6: tasks.near.train.fil: unknown key. Did you mean 'file'? Known: config, demo, file, hub, "
-        "optional, revision, split.",
+        "mine.yaml:6: tasks.near.train.fil: unknown key. Did you mean 'file'? Known: columns, config, demo, "
+        "file, format, hub, optional, quoting, revision, split.",
         "mine.yaml:8: tasks.near.batch_size: Input should be greater than or equal to 1 (found 0)",
-        "mine.yaml:12: tasks.mood.train.optinal: unknown key. Did you mean 'optional'? Known: config, demo, file, hub, "
-        "optional, revision, split.",
+        "mine.yaml:12: tasks.mood.train.optinal: unknown key. Did you mean 'optional'? Known: columns, config, demo, "
+        "file, format, hub, optional, quoting, revision, split.",
         "mine.yaml:13: tasks.mood.loss: unknown loss 'msee'. Did you mean 'mse'? "
         f"Known: {', '.join(part.name for part in parts('losses'))}.",
         "mine.yaml:16: tasks.mood.predictions.format: Input should be 'csv' or 'course' (found 'xml')",
@@ -497,3 +497,29 @@ def test_an_old_key_is_refused_with_its_new_name(tmp_path: Path, settings: str, 
         load_recipe(file)
     assert str(caught.value) == f"{where}: this key is now called '{new_name}'."
     assert load_run_recipe(file).tasks, "the recipe of an old run still opens"
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ({"train": {"demo": "sentiment", "columns": ["a"]}}, "tasks.t.train: only files have columns"),
+        ({"train": {"hub": "glue", "quoting": "none", "format": "tsv"}}, "only files have format, quoting"),
+        ({"train": "x.tsv", "columns": ["a", "a"]}, "tasks.t.columns: expected the file's columns in order"),
+        ({"train": "x.tsv", "columns": ["a", " "]}, "each with a name of its own"),
+        ({"train": "x.tsv", "columns": []}, "tasks.t.columns: List should have at least 1 item"),
+        ({"train": "x.xls", "format": "xls"}, "tasks.t.format: Input should be 'csv', 'tsv', 'jsonl', 'parquet' or"),
+        ({"train": {"file": "x.tsv", "quoting": "yes"}}, "tasks.t.train.quoting: Input should be 'csv' or 'none'"),
+    ],
+)
+def test_layouts_that_make_no_sense_are_refused(task: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load_recipe({"tasks": {"t": task}})
+    assert expected in str(caught.value)
+
+
+def test_a_sources_layout_can_be_set_on_the_command_line() -> None:
+    recipe = load_recipe(
+        {"tasks": {"t": {"train": "x.dat"}}}, {"tasks.t.format": "tsv", "tasks.t.train.columns": "text"}
+    )
+    (source,) = recipe.tasks["t"].sources("train")
+    assert (source.file, source.format, source.columns, source.quoting) == ("x.dat", "tsv", ["text"], None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import signal
@@ -195,7 +196,8 @@ def test_pretrain_then_train(recipe_file: RecipeFile, toy_data: Path, toy_encode
 
 
 def test_whole_words_files_and_chosen_tasks(recipe_file: RecipeFile, toy_data: Path) -> None:
-    (toy_data / "more.txt").write_text("a man plays the guitar\n\n" + "".join(f"the dog runs {i}\n" for i in range(30)))
+    lines = "\ufeffa man plays the guitar\n\n" + "".join(f"the dog runs {i}\n" for i in range(30))
+    (toy_data / "more.txt.gz").write_bytes(gzip.compress(lines.encode()))
     from_files = manyheads("pretrain", recipe_file(pretrain={"files": ["more.txt"], "whole_words": True}))
     assert "texts: 30 different ones" in from_files.stderr
     assert "15% of whole words are masked" in from_files.stderr

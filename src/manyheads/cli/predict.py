@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -14,6 +14,7 @@ from manyheads.errors import UserError
 
 if TYPE_CHECKING:
     from manyheads.inference.predictor import Predictor
+    from manyheads.inference.texts import FileLayout
 
 
 def evaluate(
@@ -34,7 +35,7 @@ def evaluate(
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model folder (best/, or a copy).")],
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl or parquet; else lines on stdin.")
+        Path | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl, parquet or txt; else lines on stdin.")
     ] = None,
     task: Annotated[
         str | None, typer.Option("--task", "-t", help="Which task; needed where there are several.")
@@ -45,6 +46,15 @@ def predict(
     every: Annotated[
         bool, typer.Option("--all", help="All tasks that take such texts, from one encoder pass.")
     ] = False,
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="The columns of a FILE without a header: label,text.")
+    ] = None,
+    file_format: Annotated[
+        str | None, typer.Option("--format", help="What FILE is, where its ending does not say: tsv.")
+    ] = None,
+    quoting: Annotated[
+        str | None, typer.Option("--quoting", help="none: quote marks in FILE are letters, as in GLUE's tsv.")
+    ] = None,
     model: ModelOption = None,
     imports: Imports = None,
     as_json: AsJson = False,
@@ -56,15 +66,27 @@ def predict(
         raise UserError("predict: give a FILE or --text, not both.", code="conflicting-options")
     if every and task:
         raise UserError("predict: give --task or --all, not both.", code="conflicting-options")
+    layout = _read_layout(file, columns, file_format, quoting)
     opened = open_predictor(run, model, imports or ())
     if every:
-        _predict_every_task(opened, file, text, as_json)
+        _predict_every_task(opened, file, layout, text, as_json)
     elif file is not None:
-        ids, predictions = opened.predict_file(task, file)
+        ids, predictions = opened.predict_file(task, file, **layout)
         _print_predictions(ids, predictions, as_json, with_ids=True)
     else:
         predictions = opened.predict(task, _read_texts(text, opened.task(task).pair))
         _print_predictions(_numbers(predictions), predictions, as_json, with_ids=False)
+
+
+def _read_layout(file: Path | None, columns: str | None, file_format: str | None, quoting: str | None) -> FileLayout:
+    """How FILE is read; what is not said is left out."""
+    options: dict[str, Any] = {"format": file_format, "quoting": quoting}
+    if columns is not None:
+        options["columns"] = [name.strip() for name in columns.split(",")]
+    layout = {name: value for name, value in options.items() if value is not None}
+    if layout and file is None:
+        raise UserError(f"predict: --{next(iter(layout))} is about a FILE; name one.", code="conflicting-options")
+    return cast("FileLayout", layout)
 
 
 def _numbers(items: list[Any]) -> list[str]:
@@ -86,10 +108,12 @@ def _print_predictions(ids: list[str], predictions: list[dict[str, Any]], as_jso
         print(cells)
 
 
-def _predict_every_task(predictor: Predictor, file: Path | None, texts: list[str] | None, as_json: bool) -> None:
+def _predict_every_task(
+    predictor: Predictor, file: Path | None, layout: FileLayout, texts: list[str] | None, as_json: bool
+) -> None:
     """A column, or a key, per task. Texts without a file are single ones; pairs are lines with a tab."""
     if file is not None:
-        ids, predictions = predictor.predict_file_all(file)
+        ids, predictions = predictor.predict_file_all(file, **layout)
     else:
         lines = texts or _stdin_lines()
         ids = _numbers(lines)

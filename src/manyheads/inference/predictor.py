@@ -12,13 +12,13 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from manyheads.config.plugins import import_parts
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError, nearest
 from manyheads.inference.prediction_files import describe
-from manyheads.inference.texts import Text, columns_of_file, dataset_of_file, dataset_of_texts
+from manyheads.inference.texts import FileLayout, Text, dataset_of_file, dataset_of_texts, tasks_of_file
 from manyheads.model.folder_checks import MODEL_FILE, guarded, refused
 from manyheads.storage.ragged import Column
 from manyheads.tasks.task import Task
@@ -105,24 +105,29 @@ class Predictor:
     def _tasks_that_take(self, text_count: int) -> list[Task]:
         return [task for task in self.tasks.values() if len(task.columns.text) == text_count]
 
-    def predict_file(self, task: str | None, file: str | Path) -> tuple[list[str], Described]:
-        """Ids and predictions for every row of a csv, tsv, jsonl or parquet file with the task's text columns."""
+    def predict_file(
+        self, task: str | None, file: str | Path, **layout: Unpack[FileLayout]
+    ) -> tuple[list[str], Described]:
+        """Ids and predictions for every row of a file with the task's text columns, or with a text per line (.txt).
+
+        `columns`, `format` and `quoting` say how it is read, as in a recipe.
+        """
         chosen = self.task(task)
-        examples = dataset_of_file(file, chosen)
+        examples = dataset_of_file(file, chosen, layout)
         return examples.ids.to_pylist(), self.predict_dataset([chosen], examples)[chosen.name]
 
-    def predict_file_all(self, file: str | Path) -> tuple[list[str], dict[str, Described]]:
+    def predict_file_all(
+        self, file: str | Path, **layout: Unpack[FileLayout]
+    ) -> tuple[list[str], dict[str, Described]]:
         """The same of every task whose text columns the file has."""
-        columns = columns_of_file(file)
-        readable = [task for task in self.tasks.values() if set(task.columns.text) <= columns]
-        if not readable:
+        chosen = tasks_of_file(self.tasks.values(), file, layout)
+        if not chosen:
             expected = []
             for task in self.tasks.values():
                 expected.append(f"{task.name}: {', '.join(task.columns.text)}")
             reason = f"it has the text columns of no task. Expected {'; '.join(expected)}."
             raise UserError(f"{file}: {reason}", code="missing-column")
-        chosen = [task for task in readable if task.columns.text == readable[0].columns.text]
-        examples = dataset_of_file(file, chosen[0])
+        examples = dataset_of_file(file, chosen[0], layout)
         return examples.ids.to_pylist(), self.predict_dataset(chosen, examples)
 
     def predict_dataset(self, tasks: list[Task], examples: Dataset) -> dict[str, Described]:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
+from pydantic import ValidationError
 
-from manyheads.config.task import Source
+from manyheads.config.task import FileFormat, Quoting, Source
 from manyheads.data.dataset import Dataset, label_rows, read_rows
-from manyheads.data.readers import read_chunks
+from manyheads.data.readers import is_lines, read_chunks
 from manyheads.data.table import Columns, Table
 from manyheads.errors import UserError
 from manyheads.storage.strings import Strings
 from manyheads.tasks.task import Task
 
 Text = str | tuple[str, str]  # a sentence, or a pair
+
+
+class FileLayout(TypedDict, total=False):
+    """How a file is read, as a recipe's source says it."""
+
+    columns: list[str] | None
+    format: FileFormat | None
+    quoting: Quoting | None
 
 
 def dataset_of_texts(texts: Sequence[Text], text_count: int, task: str) -> Dataset:
@@ -48,18 +57,37 @@ def _checked(text: Any, number: int) -> str:
     return text.strip()
 
 
-def dataset_of_file(file: str | Path, task: Task) -> Dataset:
+def dataset_of_file(file: str | Path, task: Task, layout: FileLayout) -> Dataset:
     """The texts of a file in its order; labels, if it has any, are not read."""
+    source = _source(file, layout)
     columns = Columns(task.columns.text, None, task.columns.id)
-    rows = read_rows([_source(file)], Path.cwd(), "test", columns, str(file))
+    if is_lines(source):
+        columns = Columns(task.columns.text, None, None)
+    rows = read_rows([source], Path.cwd(), "test", columns, str(file))
     return label_rows(rows, None, None, str(file))
 
 
-def columns_of_file(file: str | Path) -> set[str]:
-    return set(next(read_chunks(_source(file), Path.cwd(), "test")).columns)
+def tasks_of_file(tasks: Iterable[Task], file: str | Path, layout: FileLayout) -> list[Task]:
+    """The tasks that read the same texts of a file: the first whose text columns it has, and others with the same.
+
+    A txt file with a text per line is for all tasks that take single texts, or pairs where its lines have tabs.
+    """
+    source = _source(file, layout)
+    chunk = next(read_chunks(source, Path.cwd(), "test"))
+    if is_lines(source):
+        has_pairs = any(cells and "\t" in cells[0] for cells in chunk.cells)
+        return [task for task in tasks if task.pair == has_pairs]
+    readable = [task for task in tasks if set(task.columns.text) <= set(chunk.columns)]
+    return [task for task in readable if task.columns.text == readable[0].columns.text]
 
 
-def _source(file: str | Path) -> Source:
+def _source(file: str | Path, layout: FileLayout) -> Source:
     if not Path(file).is_file():
         raise UserError(f"{file}: no such file.", code="no-such-file")
-    return Source(file=str(file))
+    try:
+        return Source(file=str(file), **layout)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(map(str, fault["loc"]))
+        message = fault["msg"].removeprefix("Value error, ")
+        raise UserError(f"{key}: {message} (found {fault['input']!r}).", code="bad-option") from None

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from manyheads.console import Reporter
 from manyheads.errors import UserError, nearest
 from manyheads.inference.evaluate import Evaluation, evaluate_model
 from manyheads.inference.predictor import Described, Predictor
-from manyheads.inference.texts import Text
+from manyheads.inference.texts import FileLayout, Text
 from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.folder_checks import MODEL_FILE, printable
 from manyheads.model.multitask import ManyHeads
@@ -166,13 +166,20 @@ class Run:
         """The same of every task that takes such texts, single or pairs, from one encoder pass where possible."""
         return self.predictor.predict_all(texts)
 
-    def predict_file(self, task: str | None, file: str | Path) -> tuple[list[str], Described]:
-        """Ids and predictions for every row of a csv, tsv, jsonl or parquet file with the task's text columns."""
-        return self.predictor.predict_file(task, file)
+    def predict_file(
+        self, task: str | None, file: str | Path, **layout: Unpack[FileLayout]
+    ) -> tuple[list[str], Described]:
+        """Ids and predictions for every row of a file with the task's text columns, or with a text per line (.txt).
 
-    def predict_file_all(self, file: str | Path) -> tuple[list[str], dict[str, Described]]:
+        `columns`, `format` and `quoting` say how it is read, as in a recipe.
+        """
+        return self.predictor.predict_file(task, file, **layout)
+
+    def predict_file_all(
+        self, file: str | Path, **layout: Unpack[FileLayout]
+    ) -> tuple[list[str], dict[str, Described]]:
         """The same of every task whose text columns the file has."""
-        return self.predictor.predict_file_all(file)
+        return self.predictor.predict_file_all(file, **layout)
 
 
 def open_predictor(folder: str | Path, model: str | None = None, imports: Iterable[str | Path] = ()) -> Predictor:

@@ -10,10 +10,11 @@ import numpy as np
 from manyheads import registry
 from manyheads.config.recipe import Recipe
 from manyheads.config.task import Source, TaskSettings
-from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows, recognise_columns
+from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows
 from manyheads.data.hold_out import hold_out_rows
 from manyheads.data.labels import LabelReader
-from manyheads.data.readers import find_file, read_chunks, source_name
+from manyheads.data.readers import find_file, read_chunks
+from manyheads.data.recognise import recognise_columns
 from manyheads.data.table import Columns, Table
 from manyheads.errors import UserError
 from manyheads.seeding import generator
@@ -75,7 +76,8 @@ def same_rows(recipe: Recipe) -> dict[str, str]:
     for name, settings in recipe.tasks.items():
         text = _text_columns(recipe, settings)
         if text is not None:
-            parts = (settings.id, settings.dev is None, settings.max_train)
+            layouts = [source.layout for source in settings.sources("train")]
+            parts = (settings.id, settings.dev is None, settings.max_train, layouts)
             key = (_train_files(recipe, settings), *map(str, parts), *text)
             readers.setdefault(key, []).append(name)
     row_groups = {}
@@ -100,7 +102,7 @@ def _text_columns(recipe: Recipe, settings: TaskSettings) -> tuple[str, ...] | N
     if settings.text:
         return tuple(settings.text)
     try:
-        return choose_columns(settings, settings.train[0], Path(recipe.data.root or ".")).text
+        return choose_columns(settings, settings.sources("train")[0], Path(recipe.data.root or ".")).text
     except UserError:
         return None
 
@@ -280,7 +282,7 @@ class _TaskLoader:
 
 def present_sources(recipe: Recipe, name: str, split: str, notes: list[str]) -> list[Source]:
     """A split's sources without the optional files that are not there; each of those gets a note."""
-    sources: list[Source] = getattr(recipe.tasks[name], split) or []
+    sources = recipe.tasks[name].sources(split)
     missing = [source for source in sources if _absent(source, recipe)]
     notes += [f"{name}: optional {split} file '{source.file}' is not there and left out" for source in missing]
     return [source for source in sources if source not in missing]
@@ -291,9 +293,8 @@ def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Column
     label = tuple(settings.label) if isinstance(settings.label, list) else settings.label
     if settings.text and label:
         return Columns(tuple(settings.text), label, settings.id)
-    names = next(read_chunks(source, root, "train")).columns
-    recognised = recognise_columns(source_name(source, "train"), names, settings.text, label)
-    return Columns(recognised.text, recognised.label, settings.id)
+    chunk = next(read_chunks(source, root, "train"))
+    return recognise_columns(source, chunk, settings.text, label, settings.id)
 
 
 def _imbalance(task: Task) -> list[str]:
