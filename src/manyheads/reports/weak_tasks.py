@@ -86,8 +86,8 @@ def empty_predictions(facts: RunFacts) -> list[Finding]:
     for task_name, predictions in facts.predictions.items():
         if not predictions.is_multi_label:
             continue
-        predicted = 1 - predictions.predicted_labels.any(axis=1).mean()
-        labelled = 1 - predictions.labels.any(axis=1).mean()
+        predicted = (~predictions.predicted_labels.any(axis=1)).mean()
+        labelled = (~predictions.labels.any(axis=1)).mean()
         if predicted >= labelled + EMPTY:
             numbers = f"no class for {predicted:.0%} of dev examples, and {labelled:.0%} have none"
             findings.append(_finding(task_name, f"{task_name} predicts {numbers}. {EMPTY_ADVICE}."))
