@@ -19,7 +19,7 @@ from manyheads.reports.facts import RunFacts
 from manyheads.reports.findings import find_problems, nothing_found
 from manyheads.reports.headlines import headlines
 from manyheads.reports.pages.run import run_report
-from manyheads.reports.weak_tasks import empty_predictions
+from manyheads.reports.weak_tasks import constant_tasks, empty_predictions
 from manyheads.tasks.task import Task
 
 EXAMPLES = 200
@@ -63,7 +63,6 @@ def found(facts: RunFacts) -> list[str]:
     return [finding.text for finding in find_problems(facts, headlines(facts))]
 
 
-@pytest.mark.slow
 def test_a_good_run_has_no_finding(tmp_path: Path) -> None:
     """200 examples, all right: far above a constant's third and its probe, and at rest."""
     baselines = {"majority": {"accuracy": 0.335}, "frozen": {"accuracy": 0.7}}
@@ -73,10 +72,21 @@ def test_a_good_run_has_no_finding(tmp_path: Path) -> None:
     assert "each is better than a constant prediction" in said
     assert "none is below its frozen probe" in said
     assert "still falling" in said
+
+
+@pytest.mark.slow
+def test_a_page_shows_baselines_thresholds_and_what_calibration_did(tmp_path: Path) -> None:
+    baselines: dict[str, dict[str, float | None]] = {"majority": {"macro-f1": 0.5}, "frozen": {"macro-f1": 0.75}}
+    facts = write_run(tmp_path / "run", MULTI, *sets(0.0), baselines=baselines, thresholds=(0.3, 0.4, 0.5))
+    change = {"before": {"loss": 0.2, "macro-f1": 0.85}, "after": {"loss": 0.2, "macro-f1": 1.0}}
+    calibration = {"t": {"thresholds": {"a": 0.3, "b": 0.4, "c": 0.5}, **change}}
+    (tmp_path / "run" / "metrics.json").write_text(json.dumps({**facts.metrics, "calibration": calibration}))
     page = run_report(tmp_path / "run").html
     assert "Nothing stands out" in page
     for title in ("frozen probe", "majority"):
         assert page.count(f">{title}</th>") == 2, "on top, and beside every metric"
+    assert ">threshold</th>" in page
+    assert "thresholds of its own for each class. On dev: loss 0.200 → 0.200, macro-f1 0.850 → 1.000." in page
 
 
 # --- predictions that are the same, or nothing ---------------------------------------------------------------------
@@ -125,15 +135,13 @@ def test_a_multi_label_task_with_empty_predictions(tmp_path: Path, share: float,
         assert finding.text.startswith(f"t predicts no class for {share:.0%} of dev examples, and 0% have none.")
 
 
-@pytest.mark.slow
 def test_thresholds_decide_what_is_empty(tmp_path: Path) -> None:
     """Probabilities of 0.1 are predictions from a threshold of 0.05 on: then all classes are predicted, always."""
     predictions, labels = sets(1.0)
-    (text,) = found(write_run(tmp_path / "run", MULTI, predictions, labels, thresholds=(0.05, 0.05, 0.05)))
-    assert text.startswith("t always predicts a, b, c; at most 34% of dev labels are the same.")
-    page = run_report(tmp_path / "run").html
-    assert ">threshold</th>" in page
-    assert ">0.050</td>" in page
+    facts = write_run(tmp_path / "run", MULTI, predictions, labels, thresholds=(0.05, 0.05, 0.05))
+    assert empty_predictions(facts) == []
+    (finding,) = constant_tasks(facts)
+    assert finding.text.startswith("t always predicts a, b, c; at most 34% of dev labels are the same.")
 
 
 # --- baselines -----------------------------------------------------------------------------------------------------
@@ -178,7 +186,7 @@ def test_a_constant_is_not_told_twice(tmp_path: Path) -> None:
 
 
 def test_below_the_frozen_probe(tmp_path: Path) -> None:
-    """0.8 of 200: half of Wilson's interval is 0.055, a standard error 0.028. 0.84 is clearly above, 0.82 may be not."""
+    """0.8 of 200: half of Wilson's interval is 0.055, a standard error 0.028. 0.84 is clearly above, 0.82 is not."""
     below = write_run(tmp_path / "below", CLASSES, part_right(0.8), LABELS, baselines={"frozen": {"accuracy": 0.84}})
     (text,) = found(below)
     assert text.startswith(
