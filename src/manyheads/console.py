@@ -14,6 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 SECONDS_BETWEEN_LINES = 15.0
 WIDTH_OF_FILES = 160  # of tables that are not printed to a terminal
+# keys of metrics.json whose metrics stand beside the model's, and what people see above them
+BASELINES = {"frozen": "frozen probe", "majority": "majority"}
 
 
 class Reporter:
@@ -109,25 +111,37 @@ def print_table(lines: Sequence[Mapping[str, Any]], as_json: bool) -> None:
 
 
 def print_metrics(metrics: dict[str, Any], as_json: bool) -> None:
-    """A line per task and metric; beside it the same model before training, where that was measured."""
+    """A line per task and metric; beside it the same model before training and baselines, where they were measured."""
     if os.environ.get("RANK", "0") != "0":
         return  # of several processes the first prints
     if as_json:
         print_json(metrics)
         return
     dev, before = metrics["dev"], metrics.get("before")
+    baselines = {title: metrics[key] for key, title in BASELINES.items() if metrics.get(key)}
     lines: list[dict[str, Any]] = []
     for task, scores in dev["metrics"].items():
         for metric, value in scores.items():
             line = {"task": task, "metric": metric}
             if before:
                 line["before training"] = before["metrics"][task][metric]
-            lines.append({**line, "dev": value, "examples": dev["examples"][task]})
+            line["dev"] = value
+            for title, baseline in baselines.items():
+                line[title] = or_dash(baseline["metrics"].get(task, {}).get(metric))
+            lines.append({**line, "examples": dev["examples"][task]})
     line = {"task": "overall", "metric": ""}
     if before:
         line["before training"] = before["overall"]
-    lines.append({**line, "dev": dev["overall"], "examples": ""})
+    line["dev"] = dev["overall"]
+    for title, baseline in baselines.items():
+        line[title] = or_dash(baseline.get("overall"))
+    lines.append({**line, "examples": ""})
     print_table(lines, False)
+
+
+def or_dash(value: float | None) -> float | str:
+    """What a baseline does not have, such as the correlation of a constant, is no fault that a word should point at."""
+    return "–" if value is None else value
 
 
 def _format_value(value: Any) -> str:

@@ -20,7 +20,9 @@ from manyheads import load_recipe, train
 from manyheads.errors import UserError
 from manyheads.reports.error_analysis import slices, suspicious_labels, word_pieces, worst_errors
 from manyheads.reports.facts import RunFacts
-from manyheads.reports.findings import find_problems, headlines
+from manyheads.reports.finding import Finding
+from manyheads.reports.findings import find_problems
+from manyheads.reports.headlines import headlines
 from manyheads.reports.intervals import wilson_interval
 from manyheads.reports.pages.run import run_report
 from manyheads.reports.task_predictions import TaskPredictions
@@ -225,6 +227,10 @@ def test_slices_by_hand() -> None:
     assert found["few words shared (under 0.3)"].examples == 2
 
 
+def problems_of(facts: RunFacts) -> list[Finding]:
+    return find_problems(facts, headlines(facts))
+
+
 @pytest.mark.slow
 def test_what_to_look_at_follows_from_the_log(smoke_run: Path, tmp_path: Path) -> None:
     """Over-fitting and forgetting are put into a copy of a log, and are then said with their figures."""
@@ -238,7 +244,7 @@ def test_what_to_look_at_follows_from_the_log(smoke_run: Path, tmp_path: Path) -
         record["metrics"]["sst"]["accuracy"] = 0.5 - 0.1 * number
         record["losses"]["qqp"] = 0.7 - 0.01 * number
     (folder / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lines))
-    sections = {finding.text.split(":")[0]: finding.section for finding in find_problems(RunFacts(folder))}
+    sections = {finding.text.split(":")[0]: finding.section for finding in problems_of(RunFacts(folder))}
     assert sections["sst over-fits"] == "losses"
     assert sections["sst was better before"] == "dev-metrics"
     assert not any(text.startswith("qqp over-fits") for text in sections)
@@ -351,7 +357,7 @@ def test_a_starved_task_and_constant_predictions_are_findings(smoke_run: Path, t
     (folder / "metrics.json").write_text(json.dumps(metrics))
     facts = RunFacts(folder)
     facts.predictions["sst"].predictions[:] = [0.0, 0.0, 1.0, 0.0, 0.0]
-    texts = [finding.text for finding in find_problems(facts)]
+    texts = [finding.text for finding in problems_of(facts)]
     assert any(text.startswith("qqp was starved: ") for text in texts)
     assert any(text.startswith("sst always predicts 2") for text in texts)
 

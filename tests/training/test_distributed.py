@@ -80,6 +80,11 @@ def weights(run: Path, file: str = "model.safetensors") -> dict[str, torch.Tenso
     return load_file(sorted((run / "checkpoints").glob("step-*"))[-1] / file)
 
 
+def temperature(run: Path) -> float:
+    """Of mood, the first task."""
+    return json.loads((run / "best" / "manyheads.json").read_text())["tasks"][0]["temperature"]
+
+
 def check_tensors(one: Path, two: Path, file: str) -> None:
     """The same after all steps, as far as sums in another order are. The optimizer's moments are means of gradients."""
     expected, found = weights(one, file), weights(two, file)
@@ -131,6 +136,8 @@ def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy
     for first, second in zip(log_of(one, "evaluate"), log_of(two, "evaluate"), strict=True):
         assert first["train_losses"] == pytest.approx(second["train_losses"], rel=1e-4)
     assert (two / "predictions" / "mood-dev.csv").is_file()
+    assert temperature(two) == pytest.approx(temperature(one), rel=1e-3), "the main process fits and saves it"
+    assert temperature(two) != 1.0
 
 
 def stopped_recipe(encoder: Path) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def test_train_is_measured_on_a_fixed_part_without_dropout(toy_recipe: ToyRecipe
     data: dict[str, TaskTokens] = {}
     rows: dict[str, np.ndarray] = {}
     for name, loaded in load_tasks(recipe).items():
-        data[name] = TaskTokens(loaded.task, loaded.train, run.model.tokenizer)
+        data[name] = TaskTokens(run.model.tasks[name], loaded.train, run.model.tokenizer)  # calibrated
         rows[name] = fixed_subset(data[name], TRAIN_EXAMPLES, recipe.seed)
         assert len(rows[name]) == TRAIN_EXAMPLES
     expected, _ = evaluate_model(run.model, data, recipe.evaluate, rows)

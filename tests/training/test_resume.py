@@ -68,7 +68,8 @@ def run(folder: Path) -> Iterator[Path]:
 
 
 def fingerprint(folder: Path) -> dict[str, Any]:
-    """Every weight file's checksum, the last checkpoint's with optimizer included, and the log without its clock."""
+    """Every weight file's checksum, the last checkpoint's with optimizer included, saved tasks with their calibration,
+    and the log without its clock."""
     files = [*folder.glob("best*/*.safetensors"), *sorted(folder.glob("checkpoints/step-*"))[-1].glob("*.safetensors")]
     files.append(folder / "dev.safetensors")
     sums = {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
@@ -78,7 +79,10 @@ def fingerprint(folder: Path) -> dict[str, Any]:
     for key in ("seconds", "peak_gigabytes"):
         del metrics[key]
     predictions = {file.name: file.read_text() for file in (folder / "predictions").iterdir()}
-    return {"sums": sums, "log": steps, "metrics": metrics, "predictions": predictions}
+    tasks = {}
+    for file in sorted(folder.glob("best*/manyheads.json")):
+        tasks[file.parent.name] = json.loads(file.read_text())["tasks"]
+    return {"sums": sums, "log": steps, "metrics": metrics, "predictions": predictions, "tasks": tasks}
 
 
 def without_name(found: dict[str, Any]) -> str:

@@ -305,6 +305,9 @@ class EvaluateSettings(Model):
     select: float | None = Field(0.05, gt=0, lt=1)
     """Share of train held out to choose best/ by, and when to pause or stop, so that dev is looked at only once, at the
     end; rows of equal texts stay together. null chooses on dev."""
+    calibrate: bool = True
+    """Fit a temperature of each task with one right class, and a threshold of each class where several may be right, to
+    the examples on which best/ is chosen; they are saved with the model, and every prediction uses them."""
     overall: Literal["arithmetic", "geometric"] = "arithmetic"
     """The mean of the tasks' primary metrics by which best/ is chosen."""
     weights: dict[TaskName, Annotated[float, Field(ge=0)]] = {}

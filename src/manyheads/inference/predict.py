@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyheads.inference.calibration import calibrate
 from manyheads.inference.collector import make_collector
 from manyheads.model.multitask import Inputs, ManyHeads, evaluating
 from manyheads.model.task_tokens import TaskTokens
@@ -36,7 +37,10 @@ def predict_tasks(
     progress: Callable[[int], None] = lambda completed: None,
 ) -> dict[str, Column]:
     """Class probabilities [rows, classes] or values in label units [rows] of each task, in the order of its `rows`
-    (default: all), or as many of them as a row has words. Tasks that read the same texts share an encoder pass."""
+    (default: all), or as many of them as a row has words. Tasks that read the same texts share an encoder pass.
+
+    They are calibrated as the tasks of `data` say, which need not be what the model's own tasks say.
+    """
     chosen, collectors = {}, {}
     for name, split in data.items():
         chosen[name] = np.arange(len(split)) if rows is None else rows[name]
@@ -44,7 +48,7 @@ def predict_tasks(
     for batch, outputs in _run_passes(model, data, chosen, tokens_per_pass, model.forward, progress):
         predictions = model.head(batch.task).loss.predict(outputs.float()).cpu().numpy()
         collectors[batch.task].add(batch.positions, predictions, _word_counts(batch.inputs))
-    return {name: _in_label_units(split.task, collectors[name].result()) for name, split in data.items()}
+    return {name: _for_people(split.task, collectors[name].result()) for name, split in data.items()}
 
 
 @torch.no_grad()
@@ -86,9 +90,9 @@ def _run_passes(
                 progress(completed)
 
 
-def _in_label_units(task: Task, predictions: Column) -> Column:
-    units: Column = task.kind.in_label_units(predictions, task)
-    return units
+def _for_people(task: Task, predictions: Column) -> Column:
+    """In the labels' units, and calibrated."""
+    return calibrate(task, task.kind.in_label_units(predictions, task))
 
 
 def _word_counts(inputs: Inputs) -> list[int] | None:

@@ -202,10 +202,11 @@ def evaluate_with_progress(
     recipe: Recipe,
     reporter: Reporter,
     rows: dict[str, np.ndarray] | None = None,
+    fit: bool = False,
 ) -> tuple[Evaluation, dict[str, Column]]:
     """`evaluate_model` with a progress line over the examples of all tasks."""
     total = 0
     for name, split in data.items():
         total += int(split.examples.labelled.sum()) if rows is None else len(rows[name])
     with reporter.job("evaluate", total) as job:
-        return evaluate_model(model, data, recipe.evaluate, rows, job.update)
+        return evaluate_model(model, data, recipe.evaluate, rows, job.update, fit)

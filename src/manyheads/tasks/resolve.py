@@ -96,6 +96,11 @@ def resolve_task(
         name=name,
         columns=columns,
         labels=reader,
+        encoding=parts["encoding"],
+        pooling=parts["pooling"],
+        head=parts["head"],
+        loss=parts["loss"],
+        output=parts["output"],
         head_of=settings.head_of,
         offset=offset,
         unit=unit,
@@ -104,7 +109,6 @@ def resolve_task(
         counts=statistics.counts,
         metrics=tuple(settings.metrics or ()),
         predictions=settings.predictions,
-        **parts,
     )
     refuse(task_faults(task, recipe), recipe)
     if task.metrics:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.samplers import Batch
 
@@ -61,6 +62,11 @@ class Datasets:
             for task, data in tasks.items():
                 fingerprints[f"{task} {split}"] = data.fingerprint()
         return fingerprints
+
+
+def of_model(data: dict[str, TaskTokens], model: ManyHeads) -> dict[str, TaskTokens]:
+    """The same data for the tasks of a saved model, which are calibrated; those of a training are not."""
+    return {name: split.of(model.tasks[name]) for name, split in data.items()}
 
 
 def batches_of(rounds: list[Round]) -> list[Batch]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from manyheads.console import duration
 from manyheads.errors import UserError
-from manyheads.inference.evaluate import Evaluation
+from manyheads.inference.evaluate import Evaluation, with_calibration
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.metrics import primary
 from manyheads.parts.scalarizers import Sum
@@ -20,6 +20,8 @@ from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.runs.run import Run, evaluate_with_progress
 from manyheads.runs.trackers import numbers_of
 from manyheads.storage.files import write_text
+from manyheads.tasks.kind import Calibration
+from manyheads.training.baselines import majority_baseline
 from manyheads.training.best_models import OVERALL, BestModels, describe_choice, save_best
 from manyheads.training.conflicts import ConflictMeter, Measured
 from manyheads.training.datasets import batches_of
@@ -206,7 +208,8 @@ class Trainer:
         record |= self.schedule.passes_over(self.progress.step)
         self._say_evaluation(evaluation)
         if self.datasets.train_rows:
-            train = self._evaluate_rows(self.datasets.train, self.datasets.train_rows)
+            calibrated_train = with_calibration(self.datasets.train, evaluation.calibration)
+            train = self._evaluate_rows(calibrated_train, self.datasets.train_rows)
             record |= {"train": train.metrics, "train_losses": train.losses}
             self._say_evaluation(train, "on train  ")
         averaged = None
@@ -225,23 +228,26 @@ class Trainer:
             tasks = {name: self.model.tasks[name] for name in self.datasets.selection}
         names = self.best.update(evaluation, tasks, self.progress.step)
         if self.setup.processes.main:
-            save_best(self.folder, names, self.model, self.setup.encoder_folder, self._about(evaluation))
+            about, calibration = self._about(evaluation), evaluation.calibration
+            save_best(self.folder, names, self.model, self.setup.encoder_folder, about, calibration)
         for record in self.pausing.update(self.recipe.tasks, self.model.tasks, evaluation, self.progress):
             self.write_log(record)
             self.setup.reporter.say(f"task {record['task']} {record['what']}")
 
     def _evaluate_model(self) -> Evaluation:
-        return self._evaluate_rows(self.datasets.selection, self.datasets.selection_rows)
+        fit = self.recipe.evaluate.calibrate
+        return self._evaluate_rows(self.datasets.selection, self.datasets.selection_rows, fit)
 
-    def _evaluate_rows(self, data: dict[str, TaskTokens], rows: dict[str, np.ndarray]) -> Evaluation:
-        """The main process evaluates; all processes get the result."""
+    def _evaluate_rows(self, data: dict[str, TaskTokens], rows: dict[str, np.ndarray], fit: bool = False) -> Evaluation:
+        """The main process evaluates; all get the result, but for the calibration: it alone saves models."""
         processes = self.setup.processes
         content: dict[str, Any] | None = None
+        calibration: dict[str, Calibration] = {}
         if processes.main:
             evaluated = {name: data[name] for name in rows}
-            evaluation, _ = evaluate_with_progress(self.model, evaluated, self.recipe, self.setup.reporter, rows)
-            content = evaluation.to_json()
-        return Evaluation(**processes.tell(content))
+            evaluation, _ = evaluate_with_progress(self.model, evaluated, self.recipe, self.setup.reporter, rows, fit)
+            content, calibration = evaluation.to_json(), evaluation.calibration
+        return Evaluation(**processes.tell(content), calibration=calibration)
 
     def _say_evaluation(self, evaluation: Evaluation, prefix: str = "") -> None:
         figures = []
@@ -330,7 +336,7 @@ class Trainer:
         run = Run(self.folder)
         self.cache.close()  # which is of the last phase's encoder
         model = run.model.to(self.setup.accelerator.device)
-        dev = predict_dev(model, self.folder, self.datasets, self.recipe, reporter)
+        dev, calibration = predict_dev(model, self.folder, self.datasets, self.recipe, reporter)
         test = predict_test(model, self.folder, self.datasets, self.recipe, reporter)
         metrics = {
             "dev": dev,
@@ -343,7 +349,10 @@ class Trainer:
             "peak_gigabytes": round(peak_gigabytes(), 3),
             "notes": self.datasets.notes,
             "data": self.data_fingerprints,
+            "majority": majority_baseline(self.datasets, self.recipe),
         }
+        if calibration:
+            metrics["calibration"] = calibration
         if self.averaging:
             metrics["averaged"] = self.averaging.final_metrics(self.datasets, self.recipe, reporter)
         frozen = baseline_of(self.log)
@@ -356,6 +365,7 @@ class Trainer:
         if test:
             metrics["test"] = end["test"] = test
         self.write_log(end)
+        write_tasks(self.folder, model.tasks)  # calibrated, as those are whose predictions a report shows
         write_text(self.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
         reporter.say(f"trained {self.progress.step:,} steps in {duration(self.progress.seconds)} → {self.folder}")
         for note in self.datasets.notes:

@@ -134,12 +134,16 @@ def test_multi_label_from_training_to_predictions(recipe_file: Files, toy_data: 
     assert "multi-label, 3 classes: dog " in said
     (prediction,) = run.predict("t", ["one dog and tea"])
     assert set(prediction["probabilities"]) == set(topics)
-    assert prediction["prediction"] == [name for name, chance in prediction["probabilities"].items() if chance >= 0.5]
+    task = run.model.tasks["t"]
+    thresholds = dict(zip(task.labels.names, task.thresholds, strict=True))
+    chances = prediction["probabilities"]
+    assert prediction["prediction"] == [name for name, chance in chances.items() if chance >= thresholds[name]]
     written = (run.folder / "predictions" / "t-dev.csv").read_text().splitlines()[1:]
     assert len(written) == 3
     assert all(set(line.split(",")[1].strip('"').split(";")) <= {*topics, "[]"} for line in written)
     again = load_tasks(load_recipe(run.folder / "recipe.yaml"))["t"]
-    assert again.task == run.model.tasks["t"], "the resolved recipe says the same"
+    fitted = {"thresholds": list(thresholds.values())}
+    assert again.task.with_calibration(fitted) == task, "the resolved recipe says the same"
 
 
 # --- imbalance and scale ---------------------------------------------------------------------------------------
