@@ -45,6 +45,7 @@ def assembled(settings: dict[str, Any]) -> Setup:
 def test_phases_follow_each_other_with_their_own_lengths_and_rates() -> None:
     recipe = load_recipe(
         {
+            "defaults": "0.1",
             "tasks": {"a": {"train": "a.csv"}, "b": {"train": "b.csv"}},
             "training": {"learning_rate": 1e-4, "warmup": 0.0, "epochs": 2},
             "phases": [
@@ -75,6 +76,7 @@ def test_phases_follow_each_other_with_their_own_lengths_and_rates() -> None:
 def test_steps_cut_a_phase_within_an_epoch_and_accumulation_rounds_up() -> None:
     recipe = load_recipe(
         {
+            "defaults": "0.1",
             "tasks": {"a": {"train": "a.csv"}},
             "training": {"accumulate": 2},
             "phases": [{"epochs": 2, "steps": 5}, {"epochs": 1}],
@@ -124,15 +126,15 @@ def test_every_tasks_pass_is_evaluated_and_the_log_says_whose(recipe_file: Calla
 
 
 def test_a_recipe_without_phases_is_one() -> None:
-    recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "training": {"epochs": 3, "max_steps": 4}})
+    recipe = load_recipe({"defaults": "0.1", "tasks": {"a": {"train": "a.csv"}}, "training": {"epochs": 3, "max_steps": 4}})
     schedule = plan_schedule(recipe, SamplerInput({"a": 8}, {"a": 4}, 0))
     assert (len(schedule.phases), schedule.epoch_ends, schedule.steps, schedule.uncut_steps) == (1, [2, 4], 4, 6)
     two = load_recipe(
-        {"tasks": {"a": {"train": "a.csv"}}, "training": {"max_steps": 2}, "phases": [{"epochs": 1}, {"epochs": 2}]}
+        {"defaults": "0.1", "tasks": {"a": {"train": "a.csv"}}, "training": {"max_steps": 2}, "phases": [{"epochs": 1}, {"epochs": 2}]}
     )
     cut = plan_schedule(two, SamplerInput({"a": 8}, {"a": 4}, 0))
     assert (len(cut.phases), cut.steps, cut.uncut_steps) == (1, 2, 6), "the second phase is left out, and it is known"
-    long = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "phases": [{"steps": 1001}]})
+    long = load_recipe({"defaults": "0.1", "tasks": {"a": {"train": "a.csv"}}, "phases": [{"steps": 1001}]})
     assert plan_schedule(long, SamplerInput({"a": 8}, {"a": 4}, 0)).steps == 1001
     assert schedule.phases[0].rate_factor(3) == pytest.approx(1 / 4), "the rate falls to its end by the last step"
 

@@ -91,7 +91,10 @@ def fill_defaults(recipe: Recipe) -> Recipe:
     """
     if recipe.defaults is None:
         return recipe
-    return _filled(recipe, "", read_defaults(recipe.defaults))
+    filled = _filled(recipe, "", read_defaults(recipe.defaults))
+    if filled.training.budget is not None:  # which the recipe says
+        filled.training.__dict__["epochs"] = None
+    return filled
 
 
 def _filled(value: Value, key: str, defaults: Defaults) -> Value:

@@ -182,7 +182,7 @@ def _encoder_fingerprint(recipe: Recipe) -> str:
 
 def _folder_fingerprint(folder: Path) -> str:
     words: list[str] = []
-    for file in sorted(folder.glob("*")):
+    for file in sorted([*folder.glob("*"), *folder.glob("*_Pooling/config.json")]):  # which says how it is pooled
         if file.suffix in (".json", ".safetensors", ".txt"):
             words.append(f"{file.name} {_content_sha256(file, file.stat().st_mtime_ns)}")
     return " ".join(words)

@@ -18,7 +18,7 @@ from torch import Tensor
 from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
-from manyheads.inference.evaluate import Evaluation, evaluate_model, fixed_subset
+from manyheads.inference.evaluate import Evaluation, evaluate_model, fixed_subset, with_calibration
 from manyheads.inference.predict import collect_features
 from manyheads.model.head import TaskHead
 from manyheads.model.multitask import ManyHeads
@@ -103,8 +103,7 @@ class Prober:
         if trained:
             with self.reporter.job("warm up heads", STEPS) as bar:
                 warm_up_heads(self.model, self.datasets.train, self.rows, trained, self.recipe.seed, bar.update)
-        selection = self._evaluate(baseline, self.datasets.selection, self.datasets.selection_rows)
-        dev = self._evaluate(baseline, self.datasets.dev, None)
+        selection, dev = self._evaluate(baseline)
         return Probe(selection, dev, solved, trained)
 
     def _owners(self) -> list[str]:
@@ -136,12 +135,20 @@ class Prober:
             strengths[owner] = solution.strength
         return strengths
 
-    def _evaluate(
-        self, model: ManyHeads, data: dict[str, TaskTokens], rows: dict[str, np.ndarray] | None
-    ) -> Evaluation:
-        baseline_data = {name: tokens.of(model.tasks[name]) for name, tokens in data.items()}
-        evaluation, _ = evaluate_model(model, baseline_data, self.recipe.evaluate, rows)
-        return evaluation
+    def _evaluate(self, baseline: ManyHeads) -> tuple[Evaluation, Evaluation]:
+        """On what checkpoints are chosen by, and on dev; calibrated as every model is."""
+        settings = self.recipe.evaluate
+        selection_data = _of_tasks(self.datasets.selection, baseline.tasks)
+        rows = self.datasets.selection_rows
+        selection, _ = evaluate_model(baseline, selection_data, settings, rows, fit=settings.calibrate)
+        dev_data = with_calibration(_of_tasks(self.datasets.dev, baseline.tasks), selection.calibration)
+        dev, _ = evaluate_model(baseline, dev_data, settings)
+        return selection, dev
+
+
+def _of_tasks(data: dict[str, TaskTokens], tasks: dict[str, Task]) -> dict[str, TaskTokens]:
+    """The same tokens, of tasks with other parts."""
+    return {name: tokens.of(tasks[name]) for name, tokens in data.items()}
 
 
 def _same_parts(task: Task, other: Task) -> bool:
