@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyheads.errors import UserError
-from manyheads.parts.metrics import better, primary, worse_by
+from manyheads.inference.intervals import metric_intervals
+from manyheads.parts.metrics import better, measured_by, primary, worse_by
 from manyheads.reports.conflicts import ALL_SHARED, MIN_STEPS, read_conflicts
 from manyheads.reports.facts import RunFacts
-from manyheads.reports.intervals import wilson_interval
 from manyheads.reports.sharing import effect_of_sharing
 from manyheads.reports.task_predictions import TaskPredictions
-from manyheads.studies.bootstrap import drawn_metric
 
 OVER_FIT_RATIO, OVER_FIT_RISE = 1.1, 0.02  # a dev loss this many times its minimum, and this far above it, over-fits
 FORGOTTEN = 0.02  # a primary metric this far behind its best, and farther than chance explains, was forgotten
@@ -45,7 +44,7 @@ def headlines(facts: RunFacts) -> list[Headline]:
     for task_name, predictions in facts.predictions.items():
         metric = primary(predictions.task)
         value = facts.metrics["dev"]["metrics"][task_name][metric]
-        interval = _interval(predictions, metric, value, facts.metrics["data"][f"{task_name} dev"])
+        interval = _interval(predictions, metric, value)
         sharing = effect_of_sharing(facts, task_name)
         headlines.append(Headline(task_name, metric, value, interval, len(predictions.labels), sharing))
     return headlines
@@ -74,19 +73,13 @@ def nothing_found(facts: RunFacts) -> str:
     return "Nothing stands out: " + ", ".join(checked) + "."
 
 
-def _interval(predictions: TaskPredictions, metric: str, value: float | None, dev: str) -> str:
-    """'0.712 to 0.735'; '' where there is no interval. `dev` is the fingerprint of the dev data."""
-    count = len(predictions.labels)
-    draws = drawn_metric(predictions.task, metric, predictions.predictions, predictions.labels, dev)
-    draws = draws[np.isfinite(draws)]
-    low = high = 0.0
-    if len(draws) > 1:
-        low, high = np.quantile(draws, [0.025, 0.975])
-    if metric == "accuracy" and value is not None:
-        low, high = wilson_interval(value, count)
-    if high > low and count > 1:
-        return f"{low:.3f} to {high:.3f}"
-    return ""
+def _interval(predictions: TaskPredictions, metric: str, value: float | None) -> str:
+    """'0.712 to 0.735'; '' where there is no interval."""
+    task = measured_by(predictions.task, metric)
+    interval = metric_intervals(task, {metric: value}, predictions.predictions, predictions.labels)[metric]
+    if interval is None:
+        return ""
+    return f"{interval[0]:.3f} to {interval[1]:.3f}"
 
 
 def _constant_predictions(facts: RunFacts) -> list[Finding]:
