@@ -35,7 +35,8 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run fold
 
 def read_recipe(recipe: str, overrides: list[str] | None) -> Recipe:
     """The recipe that a command names, with the settings that follow it."""
+    from manyheads.config.location import COMMAND_LINE
     from manyheads.config.overrides import parse_overrides
     from manyheads.tasks.resolve import load_recipe
 
-    return load_recipe(recipe, parse_overrides(overrides or []))
+    return load_recipe(recipe, parse_overrides(overrides or []), COMMAND_LINE)
