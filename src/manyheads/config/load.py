@@ -34,7 +34,8 @@ def read_recipe(
 ) -> Recipe:
     """A recipe from a YAML file, the name of a shipped recipe, or a dict; `overrides` are {dotted.key: value}.
 
-    `overrides_from` is what messages call them. Every key has its type; whether the parts go together is checked by `tasks.resolve.load_recipe`.
+    `overrides_from` is what messages call them. Every key has its type; whether the parts go together is checked by
+    `tasks.resolve.load_recipe`.
     """
     _check_types(source, overrides)
     if isinstance(source, dict):
