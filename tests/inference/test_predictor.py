@@ -245,4 +245,5 @@ def test_a_run_gives_its_predictor(toy_recipe: Callable[..., dict[str, Any]]) ->
     assert again.model is again.predictor.backend.model  # type: ignore[attr-defined]
     assert again.predictor.backend.tokens_per_pass == TOKENS_PER_PASS  # type: ignore[attr-defined]
     assert again.predict("mood", TEXTS) == Predictor.open(run.folder / "best").predict("mood", TEXTS)
+    assert np.array_equal(again.embed(TEXTS, normalize=True), again.predictor.embed(TEXTS, normalize=True))
     assert columns(again.model, 1)[0].ids.max() < len(again.model.encoder.words)

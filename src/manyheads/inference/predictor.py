@@ -14,6 +14,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
+import numpy as np
+
 from manyheads.config.plugins import import_parts
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError, nearest
@@ -24,6 +26,7 @@ from manyheads.storage.ragged import Column
 from manyheads.tasks.task import Task
 
 TOKENS_PER_PASS = 4096  # memory of a pass; a matter of the machine that predicts, so it is not kept with the model
+SMALLEST_LENGTH = 1e-12  # of a vector that is divided by its length
 Described = list[dict[str, Any]]  # {'prediction': …} of each example and, for classes, their probabilities
 
 _opening = Lock()  # building a model draws from torch's generator and may register parts: one at a time
@@ -37,6 +40,10 @@ class Backend(Protocol):
 
     def run(self, tasks: list[Task], examples: Dataset) -> dict[str, Column]:
         """The predictions of tasks that read these texts, by name, example by example."""
+        ...
+
+    def embed(self, examples: Dataset) -> np.ndarray:
+        """[texts, width] float32: where the encoder puts single texts."""
         ...
 
 
@@ -90,7 +97,7 @@ class Predictor:
     def predict(self, task: str | None, texts: Sequence[Text]) -> Described:
         """Predictions in the order of the texts: {'prediction': …} and, for classes, their probabilities."""
         chosen = self.task(task)
-        examples = dataset_of_texts(texts, len(chosen.columns.text), chosen.name)
+        examples = dataset_of_texts(texts, len(chosen.columns.text), f"task '{chosen.name}'")
         return self.predict_dataset([chosen], examples)[chosen.name]
 
     def predict_all(self, texts: Sequence[Text]) -> dict[str, Described]:
@@ -100,7 +107,7 @@ class Predictor:
         if not chosen:
             kind_of_text = "pairs" if text_count == 2 else "single texts"
             raise UserError(f"{self.source}: no task takes {kind_of_text}.", code="unknown-task")
-        return self.predict_dataset(chosen, dataset_of_texts(texts, text_count, chosen[0].name))
+        return self.predict_dataset(chosen, dataset_of_texts(texts, text_count, f"task '{chosen[0].name}'"))
 
     def _tasks_that_take(self, text_count: int) -> list[Task]:
         return [task for task in self.tasks.values() if len(task.columns.text) == text_count]
@@ -125,6 +132,17 @@ class Predictor:
         examples = dataset_of_file(file, chosen[0])
         return examples.ids.to_pylist(), self.predict_dataset(chosen, examples)
 
+    def embed(self, texts: Sequence[str], normalize: bool = False) -> np.ndarray:
+        """[texts, width] float32: the mean token state of each text by the trained encoder, in the order of the texts.
+
+        `normalize` scales each vector v to length 1, v/‖v‖, so that inner products are cosines.
+        """
+        embeddings = self.backend.embed(dataset_of_texts(texts, 1, "embed"))
+        if normalize:
+            lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
+            embeddings = embeddings / np.maximum(lengths, SMALLEST_LENGTH)
+        return embeddings
+
     def predict_dataset(self, tasks: list[Task], examples: Dataset) -> dict[str, Described]:
         """Predictions of tasks that read the same texts, in the user's words."""
         described: dict[str, Described] = {task.name: [] for task in tasks}
@@ -142,7 +160,7 @@ class Predictor:
             if not tasks:
                 continue
             with guarded(self.source / MODEL_FILE):
-                described = self.predict_dataset(tasks, dataset_of_texts([text], text_count, tasks[0].name))
+                described = self.predict_dataset(tasks, dataset_of_texts([text], text_count, "a task"))
             for name, predictions in described.items():
                 if not _is_finite(predictions):
                     raise refused(self.source, f"task '{name}' predicts what is not a number.")

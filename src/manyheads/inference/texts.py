@@ -19,16 +19,17 @@ from manyheads.tasks.task import Task
 Text = str | tuple[str, str]  # a sentence, or a pair
 
 
-def dataset_of_texts(texts: Sequence[Text], text_count: int, task: str) -> Dataset:
-    """Texts given by a program, checked like those of a file; `text_count` is 2 for pairs."""
+def dataset_of_texts(texts: Sequence[Text], text_count: int, reader: str) -> Dataset:
+    """Texts given by a program, checked like those of a file; `text_count` is 2 for pairs. `reader` is who reads them,
+    for messages."""
     if isinstance(texts, str):
-        raise UserError("predict takes a list of texts, found one string; put it in brackets.", code="bad-text")
+        raise UserError("expected a list of texts, found one string; put it in brackets.", code="bad-text")
     columns: list[list[str]] = [[] for _ in range(text_count)]
     for number, text in enumerate(texts, start=1):
         sides = tuple(text) if isinstance(text, tuple | list) else (text,)
         if len(sides) != text_count:
             takes = "two texts" if text_count == 2 else "one text"
-            raise UserError(f"input {number}: task '{task}' takes {takes}, found {len(sides)}.", code="bad-text")
+            raise UserError(f"input {number}: {reader} takes {takes}, found {len(sides)}.", code="bad-text")
         for column, side in zip(columns, sides, strict=True):
             column.append(_checked(side, number))
     count = len(columns[0])

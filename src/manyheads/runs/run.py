@@ -174,6 +174,10 @@ class Run:
         """The same of every task whose text columns the file has."""
         return self.predictor.predict_file_all(file)
 
+    def embed(self, texts: Sequence[str], normalize: bool = False) -> np.ndarray:
+        """[texts, width] float32: the mean token state of each text by the trained encoder; see `Predictor.embed`."""
+        return self.predictor.embed(texts, normalize)
+
 
 def open_predictor(folder: str | Path, model: str | None = None, imports: Iterable[str | Path] = ()) -> Predictor:
     """The predictor of a run, or of a model folder. `model`: which of a run's models, 'best' unless told."""
