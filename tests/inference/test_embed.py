@@ -34,6 +34,7 @@ def padded_means(folder: Path, texts: list[str]) -> np.ndarray:
     return ((states * mask).sum(1) / mask.sum(1)).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_embeddings_are_mean_states_in_the_order_of_the_texts(saved_model: Path) -> None:
     predictor = Predictor.open(saved_model)

@@ -221,7 +221,7 @@ def test_a_backend_without_torch_serves_a_predictor() -> None:
         tasks = {"task": replace(a_task(labels=CLASSES, encoding="single"))}
         about: dict[str, Any] = {}
 
-        def run(self, tasks: list[Any], examples: Any) -> dict[str, np.ndarray]:
+        def run(self, tasks: list[Any], examples: Any, progress: Any) -> dict[str, np.ndarray]:
             sizes = [len(text) for text in examples.texts[0]]
             return {task.name: np.eye(3)[np.array(sizes) % 3] for task in tasks}
 

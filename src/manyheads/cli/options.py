@@ -17,6 +17,9 @@ Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Settings that replace the recipe's.")
 ]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+ModelArgument = Annotated[
+    Path, typer.Argument(metavar="RUN|MODEL", help="A run folder, or a model folder (best/, or a copy).")
+]
 Imports = Annotated[
     list[Path] | None,
     typer.Option("--imports", help="A Python file with parts that the model needs; it is run. May be repeated."),

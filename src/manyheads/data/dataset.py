@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -49,12 +49,17 @@ class Dataset:
     # [rows] class indices (int64) or numbers (float64), or [rows, classes] 0 and 1 (int64), or a class index per word
     labels: Column | None
     row_numbers: np.ndarray | None = None  # which rows of `raw` these are; None: all
-    skipped: int = 0  # bad rows that were dropped
+    bad: list[BadRow] = field(default_factory=list)  # rows that were dropped
 
     def __len__(self) -> int:
         if self.row_numbers is None:
             return len(self.raw)
         return len(self.row_numbers)
+
+    @property
+    def skipped(self) -> int:
+        """How many bad rows were dropped."""
+        return len(self.bad)
 
     @property
     def texts(self) -> tuple[Strings, ...]:
@@ -107,7 +112,7 @@ def recognise_columns(
 ) -> Columns:
     """The text and label columns by their names, where the recipe does not say which they are."""
     named = list(filter(None, columns))
-    texts = tuple(text or ()) or _recognise_texts(named)
+    texts = tuple(text or ()) or recognise_texts(named)
     if not texts:
         raise _cannot_tell(file, "text", named)
     label = label or _first_of(LABEL_NAMES, set(named).difference(texts))
@@ -125,7 +130,8 @@ def _cannot_tell(file: str, column: str, named: list[str]) -> UserError:
     )
 
 
-def _recognise_texts(named: list[str]) -> tuple[str, ...]:
+def recognise_texts(named: Collection[str]) -> tuple[str, ...]:
+    """The text columns by their usual names; empty where there are none."""
     for pair in PAIR_NAMES:
         if set(pair) <= set(named):
             return pair
@@ -185,7 +191,7 @@ def label_rows(
         raise UserError(f"{location}: no usable row in {', '.join(raw.sources)}.", code="no-rows")
     if not blanks and usable < len(dataset):
         dataset = dataset.take(np.flatnonzero(dataset.labelled))
-    dataset.skipped = len(bad)
+    dataset.bad = sorted(bad)
     return dataset
 
 

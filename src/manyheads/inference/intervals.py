@@ -21,20 +21,22 @@ def metric_intervals(
     from the 0.025 to the 0.975 quantile of the m*_b that are defined. B = 1000; 200 for metrics other than accuracy
     and Pearson's correlation. The draws depend on n alone: two models measured on the same examples have the same ones.
 
-    An accuracy of 0 or 1 is the same in every draw, which says nothing of how sure it is: it has Wilson's interval.
+    The interval always reaches the metric itself, which draws of a biased metric may leave out: average precision and
+    calibration error rise where examples repeat. An accuracy of 0 or 1 is the same in every draw, which says nothing of
+    how sure it is: it has Wilson's interval.
     """
-    defined = [metric for metric, value in metrics.items() if value is not None]
+    defined = {metric: value for metric, value in metrics.items() if value is not None}
     intervals: dict[str, Interval | None] = dict.fromkeys(metrics)
     if len(labels) < 2 or not defined:
         return intervals
-    drawn = drawn_metrics(task, defined, predictions, labels, "intervals")
-    for metric in defined:
+    drawn = drawn_metrics(task, list(defined), predictions, labels, "intervals")
+    for metric, value in defined.items():
         values = drawn[metric][np.isfinite(drawn[metric])]
         if len(values) > 1 and values.min() < values.max():
             low, high = np.quantile(values, [0.025, 0.975])
-            intervals[metric] = (float(low), float(high))
+            intervals[metric] = (min(float(low), value), max(float(high), value))
         elif metric == "accuracy":
-            intervals[metric] = wilson_interval(metrics[metric] or 0.0, len(labels))
+            intervals[metric] = wilson_interval(value, len(labels))
     return intervals
 
 

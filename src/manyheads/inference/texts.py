@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from manyheads.config.task import Source
-from manyheads.data.dataset import Dataset, label_rows, read_rows
+from manyheads.data.dataset import Dataset, label_rows, read_rows, recognise_texts
 from manyheads.data.readers import read_chunks
 from manyheads.data.table import Columns, Table
-from manyheads.errors import UserError
+from manyheads.errors import UserError, nearest
 from manyheads.storage.strings import Strings
 from manyheads.tasks.task import Task
 
@@ -49,11 +49,63 @@ def _checked(text: Any, number: int) -> str:
     return text.strip()
 
 
-def dataset_of_file(file: str | Path, task: Task) -> Dataset:
+def dataset_of_file(file: str | Path, text_columns: tuple[str, ...], id_column: str | None) -> Dataset:
     """The texts of a file in its order; labels, if it has any, are not read."""
-    columns = Columns(task.columns.text, None, task.columns.id)
+    columns = Columns(text_columns, None, id_column)
     rows = read_rows([_source(file)], Path.cwd(), "test", columns, str(file))
     return label_rows(rows, None, None, str(file))
+
+
+def text_columns_of_task(file: str | Path, task: Task, named: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns of a file that a task reads: as named, else its own."""
+    columns = tuple(named or task.columns.text)
+    if len(columns) != len(task.columns.text):
+        takes = "two text columns" if task.pair else "one text column"
+        raise UserError(f"task '{task.name}' takes {takes}, found {', '.join(columns)}.", code="bad-text-column")
+    check_text_columns(file, columns, columns_of_file(file))
+    return columns
+
+
+def text_columns_of_file(file: str | Path, tasks: Iterable[Task], named: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns that a file's texts are read from: as named; else those of the first task that finds its own there;
+    else those with the usual names."""
+    present = columns_of_file(file)
+    if named:
+        if len(named) > 2:
+            raise UserError(f"expected one or two text columns, found {', '.join(named)}.", code="bad-text-column")
+        check_text_columns(file, named, present)
+        return tuple(named)
+    for task in tasks:
+        if set(task.columns.text) <= present:
+            return task.columns.text
+    recognised = recognise_texts(present)
+    if not recognised:
+        named_columns = ", ".join(sorted(filter(None, present)))
+        raise UserError(
+            f"{file}: cannot tell which column holds the texts. Columns: {named_columns}. Name it: --text-column NAME "
+            "(twice for pairs).",
+            code="missing-column",
+        )
+    return recognised
+
+
+def check_text_columns(file: str | Path, columns: Sequence[str], present: set[str]) -> None:
+    for name in columns:
+        if name not in present:
+            raise UserError(
+                f"{file}: no column '{name}'.{nearest(name, filter(None, present))} --text-column NAME says which "
+                "column holds the texts.",
+                code="missing-column",
+            )
+
+
+def id_column_of_file(file: str | Path, tasks: Iterable[Task]) -> str | None:
+    """The id column of the first task that finds its own there."""
+    present = columns_of_file(file)
+    for task in tasks:
+        if task.columns.id in present:
+            return task.columns.id
+    return None
 
 
 def columns_of_file(file: str | Path) -> set[str]:

@@ -11,6 +11,7 @@ from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError
 from manyheads.inference.embeddings import embed_column
 from manyheads.inference.predict import predict_tasks
+from manyheads.inference.predictor import Progress
 from manyheads.model.folder import load_model
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
@@ -33,12 +34,12 @@ class TorchBackend:
         model, about = load_model(folder)
         return cls(model, about, tokens_per_pass)
 
-    def run(self, tasks: list[Task], examples: Dataset) -> dict[str, Column]:
+    def run(self, tasks: list[Task], examples: Dataset, progress: Progress) -> dict[str, Column]:
         first = next((task for task in tasks if task.kind.per_word), tasks[0])  # others can do with its tokens
         tokens = TaskTokens(first, examples, self.model.tokenizer, cached=False)
         self._check_vocabulary(tokens.texts, examples)
         data = {task.name: tokens.of(task) for task in tasks}
-        return predict_tasks(self.model, data, self.tokens_per_pass)
+        return predict_tasks(self.model, data, self.tokens_per_pass, progress=progress)
 
     def embed(self, examples: Dataset) -> np.ndarray:
         texts = tokenise_once(examples.texts[0], self.model.tokenizer)
