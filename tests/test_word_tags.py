@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from command import check_refused, manyheads
-from manyheads import Predictor, registry
+from manyheads import Predictor, load_recipe, registry
+from manyheads.checks.check import check_data
 from manyheads.config import plugins
 from manyheads.inference.prediction_files import read_dev_predictions
 from manyheads.registry import parts
@@ -64,6 +65,12 @@ def step(*given, **more):
 Backward.step = step
 """
 TRAINING = {"epochs": 6, "batch_size": 8, "learning_rate": 5e-3}
+
+
+def test_the_check_counts_words(tagging_recipe: Callable[..., Path]) -> None:
+    found = check_data(load_recipe(tagging_recipe()))
+    messages = [one.message for one in found if (one.task, one.kind) == ("tags", "balance")]
+    assert messages == ["Labels of train: 'D' 58 (37%), 'N' 58 (37%), 'V' 42 (27%)."]  # 48 + 10, 48 + 10, 32 + 10
 
 
 @pytest.mark.slow

@@ -15,8 +15,6 @@ from command import check_refused, manyheads
 from manyheads.registry import parts
 from manyheads.storage.cache import cache_folder
 
-pytestmark = pytest.mark.slow
-
 COMMANDS = ("train", "resume", "evaluate", "predict", "plan", "check", "recipes", "parts", "doctor", "demo")
 
 
@@ -55,6 +53,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "cli"
 
 
+@pytest.mark.slow
 def test_help_is_complete_and_does_not_load_torch() -> None:
     result = manyheads("--help")
     assert all(command in result.stdout for command in COMMANDS)
@@ -159,6 +158,7 @@ def test_doctor_finds_the_default_encoder() -> None:
     assert found["cache"] == str(cache_folder())
 
 
+@pytest.mark.slow
 def test_three_line_recipe(tmp_path: Path, toy_encoder: Path, toy_data: Path) -> None:
     """One task, one file, nothing else (the override only swaps in the small encoder)."""
     recipe = toy_data / "three.yaml"
@@ -170,6 +170,7 @@ def test_three_line_recipe(tmp_path: Path, toy_encoder: Path, toy_data: Path) ->
     assert found["steps"] == 9  # three epochs of ceil(36 / 16) steps
 
 
+@pytest.mark.slow
 def test_progress_on_a_terminal(
     trained: Path, toy_recipe: Callable[..., object], recipe_file: Callable[..., Path]
 ) -> None:

@@ -56,7 +56,7 @@ def test_three_lines_are_a_whole_recipe(toy_data: Path) -> None:
     assert (recipe.name, recipe.folder) == ("short", Path("runs/short"))
     assert (recipe.encoder.name, recipe.sampler.name, recipe.combine.losses.name) == (
         "all-MiniLM-L6-v2",
-        "batch-round-robin",
+        "mixture",
         "sum",
     )
     data = load_tasks(recipe)["mood"]
@@ -66,7 +66,10 @@ def test_three_lines_are_a_whole_recipe(toy_data: Path) -> None:
     assert data.task.labels.names == ("0", "1", "2", "3")
     assert (data.task.encoding.name, data.task.loss.name) == ("single", "cross-entropy")
     assert (len(data.train), len(data.dev), data.test) == (36, 4, None)
-    assert data.notes == ["mood: no dev data; 4 rows of train are held out as dev"]
+    assert data.notes == [
+        "mood: no dev data; 4 rows of train are held out as dev",
+        "mood: too few rows to hold some out, so its dev chooses checkpoints",
+    ]
 
 
 def test_short_forms_of_sources() -> None:
@@ -136,11 +139,11 @@ training:
         "mine.yaml:2: encodr: unknown key. Did you mean 'encoder'? Known: checkpoint, combine, data, defaults, "
         "description, encoder, evaluate, imports, init, name, output, phases, pretrain, regularise, report, sampler, "
         "seed, tasks, trackers, training.",
-        "mine.yaml:6: tasks.near.train.fil: unknown key. Did you mean 'file'? Known: config, demo, file, hub, "
-        "optional, revision, split.",
+        "mine.yaml:6: tasks.near.train.fil: unknown key. Did you mean 'file'? Known: columns, config, demo, "
+        "file, format, hub, optional, quoting, revision, split.",
         "mine.yaml:8: tasks.near.batch_size: Input should be greater than or equal to 1 (found 0)",
-        "mine.yaml:12: tasks.mood.train.optinal: unknown key. Did you mean 'optional'? Known: config, demo, file, hub, "
-        "optional, revision, split.",
+        "mine.yaml:12: tasks.mood.train.optinal: unknown key. Did you mean 'optional'? Known: columns, config, demo, "
+        "file, format, hub, optional, quoting, revision, split.",
         "mine.yaml:13: tasks.mood.loss: unknown loss 'msee'. Did you mean 'mse'? "
         f"Known: {', '.join(part.name for part in parts('losses'))}.",
         "mine.yaml:16: tasks.mood.predictions.format: Input should be 'csv' or 'course' (found 'xml')",
@@ -247,21 +250,20 @@ def test_malformed_override_is_quoted_back(word: str) -> None:
 
 def test_overrides_replace_and_add_by_dotted_key(write: Write) -> None:
     file = write(
-        "encoder: my-encoder\nsampler: batch-round-robin\ntasks: {a: {train: x.csv}}\n"
-        "training: {epochs: 2, max_grad_norm: 3}\n"
+        "encoder: my-encoder\nsampler: mixture\ntasks: {a: {train: x.csv}}\ntraining: {epochs: 2, max_grad_norm: 3}\n"
     )
     words = [
         "training.epochs=7",
         "training.learning_rate=1e-5",
         "encoder.dropout=0.2",
-        "sampler.until=a",
+        "sampler.max_passes=2",
         "tasks.b.train=y.csv",
         "data.bad_rows=skip",
     ]
     recipe = load_recipe(file, parse_overrides(words))
     assert (recipe.training.epochs, recipe.training.max_grad_norm, recipe.training.learning_rate) == (7, 3.0, 1e-5)
     assert (recipe.encoder.name, recipe.encoder.dropout) == ("my-encoder", 0.2)
-    assert (recipe.sampler.name, recipe.sampler.options) == ("batch-round-robin", {"until": "a"})
+    assert (recipe.sampler.name, recipe.sampler.options) == ("mixture", {"max_passes": 2.0})
     assert [task.train[0].file for task in recipe.tasks.values()] == ["x.csv", "y.csv"]
     assert recipe.data.bad_rows == "skip"
 
@@ -458,7 +460,7 @@ def test_demo_recipe_reads_its_three_tasks() -> None:
         "similarity": ("regression", "cross", "mse"),
     }
     assert data["sentiment"].task.labels.names[0] == "very negative"
-    assert all(not one.notes for one in data.values())
+    assert not any(one.notes for one in data.values())
 
 
 # --- places ----------------------------------------------------------------------------------------------------
@@ -494,10 +496,8 @@ def test_folders_named_in_a_file_stand_beside_it(tmp_path: Path, monkeypatch: py
 
 
 def test_options_alone_belong_to_the_default_part() -> None:
-    recipe = load_recipe(
-        {"tasks": {"a": {"train": "a.csv"}}}, {"sampler.until": "smallest", "tasks.a.head.dropout": 0.3}
-    )
-    assert (recipe.sampler.name, recipe.sampler.options) == ("batch-round-robin", {"until": "smallest"})
+    recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}}, {"sampler.alpha": 0.7, "tasks.a.head.dropout": 0.3})
+    assert (recipe.sampler.name, recipe.sampler.options) == ("mixture", {"alpha": 0.7})
     assert (recipe.tasks["a"].head.name, recipe.tasks["a"].head.options) == ("linear", {"dropout": 0.3})
 
 
@@ -545,3 +545,29 @@ def test_an_old_key_is_refused_with_its_new_name(tmp_path: Path, settings: str, 
         load_recipe(file)
     assert str(caught.value) == f"{where}: this key is now called '{new_name}'."
     assert load_run_recipe(file).tasks, "the recipe of an old run still opens"
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ({"train": {"demo": "sentiment", "columns": ["a"]}}, "tasks.t.train: only files have columns"),
+        ({"train": {"hub": "glue", "quoting": "none", "format": "tsv"}}, "only files have format, quoting"),
+        ({"train": "x.tsv", "columns": ["a", "a"]}, "tasks.t.columns: expected the file's columns in order"),
+        ({"train": "x.tsv", "columns": ["a", " "]}, "each with a name of its own"),
+        ({"train": "x.tsv", "columns": []}, "tasks.t.columns: List should have at least 1 item"),
+        ({"train": "x.xls", "format": "xls"}, "tasks.t.format: Input should be 'csv', 'tsv', 'jsonl', 'parquet' or"),
+        ({"train": {"file": "x.tsv", "quoting": "yes"}}, "tasks.t.train.quoting: Input should be 'csv' or 'none'"),
+    ],
+)
+def test_layouts_that_make_no_sense_are_refused(task: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load_recipe({"tasks": {"t": task}})
+    assert expected in str(caught.value)
+
+
+def test_a_sources_layout_can_be_set_on_the_command_line() -> None:
+    recipe = load_recipe(
+        {"tasks": {"t": {"train": "x.dat"}}}, {"tasks.t.format": "tsv", "tasks.t.train.columns": "text"}
+    )
+    (source,) = recipe.tasks["t"].sources("train")
+    assert (source.file, source.format, source.columns, source.quoting) == ("x.dat", "tsv", ["text"], None)

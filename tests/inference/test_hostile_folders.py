@@ -34,8 +34,6 @@ from spoiled_folders import (
     without,
 )
 
-pytestmark = pytest.mark.slow
-
 HOSTILE: dict[str, tuple[Spoil, str, str]] = {
     # names and paths
     "checksums lead up": (checksums(**{"../../outside.txt": "0" * 64}), "checksums.json", "unsafe-path"),
@@ -266,6 +264,7 @@ def test_hostile_folders_get_one_message(case: str, model_folder: Path, tmp_path
     assert everything_below(tmp_path) == before, "nothing is written"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_folders_from_the_command_line(case: str, model_folder: Path, tmp_path: Path) -> None:
     spoil, words, code = HOSTILE[case]

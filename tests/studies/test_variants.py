@@ -17,8 +17,6 @@ from manyheads.studies.load import load_study
 from manyheads.studies.study import OpenStudy
 from manyheads.tasks.resolve import load_recipe
 
-pytestmark = pytest.mark.slow
-
 BASE = "scales/smoke"
 
 

@@ -22,8 +22,6 @@ from manyheads.training.setup import Setup, assemble
 from manyheads.training.trainer import Trainer
 from resuming import check_resumed
 
-pytestmark = pytest.mark.slow
-
 ToyRecipe = Callable[..., dict[str, Any]]
 NO_RATE = 1e-30  # no weight moves by even its last bit, so no metric improves by rounding
 TWO_PHASES = [
@@ -107,6 +105,7 @@ def test_evaluations_after_every_tasks_pass_by_hand() -> None:
     assert plan_schedule(by_epoch, sampler_input).pass_ends == {}
 
 
+@pytest.mark.slow
 def test_every_tasks_pass_is_evaluated_and_the_log_says_whose(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     training = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3}
     file = recipe_file(training=training, evaluate={"after": "task"}, sampler="epoch-round-robin")
@@ -191,6 +190,7 @@ def test_frozen_layers_draw_no_dropout(toy_recipe: ToyRecipe, toy_data: Path) ->
 # --- exactness -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [part.name for part in parts("samplers")])
 def test_every_sampler_resumes_in_the_middle_of_an_epoch(
     name: str, toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch
@@ -199,6 +199,7 @@ def test_every_sampler_resumes_in_the_middle_of_an_epoch(
     check_resumed(toy_recipe, monkeypatch, sampler=name, training={"epochs": 3, "batch_size": 8, "learning_rate": 1e-3})
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 @pytest.mark.parametrize("at", [4, 5, 6])
 def test_a_run_resumes_before_at_and_after_a_change_of_phase(
@@ -210,6 +211,7 @@ def test_a_run_resumes_before_at_and_after_a_change_of_phase(
 # --- from the command line -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_phases_are_said_logged_and_evaluated(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     result = manyheads("train", recipe_file(phases=TWO_PHASES), "evaluate.every_steps=4")
     assert result.returncode == 0, result.stderr
@@ -281,6 +283,7 @@ def test_where_all_tasks_are_paused_the_run_ends(toy_recipe: ToyRecipe, toy_data
     assert not trainer.ready(), "nobody is left to train"
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_a_run_with_resting_tasks_reports_them_and_resumes_exactly(
     toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch

@@ -14,10 +14,14 @@ from manyheads.errors import UserError
 
 if TYPE_CHECKING:
     from manyheads.inference.predictor import Predictor
+<<<<<<< HEAD
     from manyheads.inference.scores import Scores
     from manyheads.runs.splits import Split
 
 SHOWN_REASONS = 3  # why rows of a task were left out
+=======
+    from manyheads.inference.texts import FileLayout
+>>>>>>> core
 
 
 def evaluate(
@@ -100,7 +104,7 @@ def _row_count(rows: int) -> str:
 def predict(
     run: ModelArgument,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl or parquet; else lines on stdin.")
+        Path | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl, parquet or txt; else lines on stdin.")
     ] = None,
     task: Annotated[
         str | None, typer.Option("--task", "-t", help="Which task; needed where there are several.")
@@ -115,6 +119,15 @@ def predict(
     every: Annotated[
         bool, typer.Option("--all", help="All tasks that take such texts, from one encoder pass.")
     ] = False,
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="The columns of a FILE without a header: label,text.")
+    ] = None,
+    file_format: Annotated[
+        str | None, typer.Option("--format", help="What FILE is, where its ending does not say: tsv.")
+    ] = None,
+    quoting: Annotated[
+        str | None, typer.Option("--quoting", help="none: quote marks in FILE are letters, as in GLUE's tsv.")
+    ] = None,
     model: ModelOption = None,
     imports: Imports = None,
     as_json: AsJson = False,
@@ -130,7 +143,9 @@ def predict(
         raise UserError("predict: --text-column is of a FILE; name one.", code="conflicting-options")
     if every and task:
         raise UserError("predict: give --task or --all, not both.", code="conflicting-options")
+    layout = _read_layout(file, columns, file_format, quoting)
     opened = open_predictor(run, model, imports or ())
+<<<<<<< HEAD
     # a bar on a terminal only: lines of progress would end up among predictions where both go into one file
     reporter = Reporter(quiet or not sys.stderr.isatty())
     if every and file is not None:
@@ -142,10 +157,27 @@ def predict(
         _print_every_task(opened, _numbers(lines), by_task, as_json)
     elif file is not None:
         ids, predictions = opened.predict_file(task, file, text_column, reporter)
+=======
+    if every:
+        _predict_every_task(opened, file, layout, text, as_json)
+    elif file is not None:
+        ids, predictions = opened.predict_file(task, file, **layout)
+>>>>>>> core
         _print_predictions(ids, predictions, as_json, with_ids=True)
     else:
         predictions = opened.predict(task, _read_texts(text, opened.task(task).pair))
         _print_predictions(_numbers(predictions), predictions, as_json, with_ids=False)
+
+
+def _read_layout(file: Path | None, columns: str | None, file_format: str | None, quoting: str | None) -> FileLayout:
+    """How FILE is read; what is not said is left out."""
+    options: dict[str, Any] = {"format": file_format, "quoting": quoting}
+    if columns is not None:
+        options["columns"] = [name.strip() for name in columns.split(",")]
+    layout = {name: value for name, value in options.items() if value is not None}
+    if layout and file is None:
+        raise UserError(f"predict: --{next(iter(layout))} is about a FILE; name one.", code="conflicting-options")
+    return cast("FileLayout", layout)
 
 
 def _numbers(items: list[Any]) -> list[str]:
@@ -167,6 +199,7 @@ def _print_predictions(ids: list[str], predictions: list[dict[str, Any]], as_jso
         print(cells)
 
 
+<<<<<<< HEAD
 def _print_every_task(
     predictor: Predictor, ids: list[str], predictions: dict[str, list[dict[str, Any]]], as_json: bool
 ) -> None:
@@ -180,6 +213,18 @@ def _print_every_task(
         if given == "single texts":
             reason += " (of a FILE, name two columns: --text-column)"
         print(f"left out: {', '.join(left_out)}: {reason}", file=sys.stderr)
+=======
+def _predict_every_task(
+    predictor: Predictor, file: Path | None, layout: FileLayout, texts: list[str] | None, as_json: bool
+) -> None:
+    """A column, or a key, per task. Texts without a file are single ones; pairs are lines with a tab."""
+    if file is not None:
+        ids, predictions = predictor.predict_file_all(file, **layout)
+    else:
+        lines = texts or _stdin_lines()
+        ids = _numbers(lines)
+        predictions = predictor.predict_all(_split_pairs(lines, any("\t" in line for line in lines)))
+>>>>>>> core
     rows: list[dict[str, Any]] = []
     for row_index, example_id in enumerate(ids):
         row: dict[str, Any] = {"id": example_id}

@@ -12,7 +12,7 @@ import numpy as np
 
 from manyheads.config.task import Source
 from manyheads.data.labels import BadLabel, LabelReader, is_labelled
-from manyheads.data.readers import source_name
+from manyheads.data.readers import name_lines, source_name
 from manyheads.data.rows import usable_rows
 from manyheads.data.table import (
     BadRow,
@@ -30,15 +30,6 @@ from manyheads.storage.ragged import Column, join_columns, replace_rows
 from manyheads.storage.strings import Strings
 
 SHOWN_BAD_ROWS = 20
-PAIR_NAMES = (
-    ("sentence1", "sentence2"),
-    ("question1", "question2"),
-    ("text1", "text2"),
-    ("text_a", "text_b"),
-    ("premise", "hypothesis"),
-)
-TEXT_NAMES = ("text", "sentence", "review", "utterance", "content", "question", "comment", "tweet")
-LABEL_NAMES = ("label", "labels", "sentiment", "similarity", "is_duplicate", "score", "class", "category", "intent")
 
 
 @dataclass
@@ -107,6 +98,7 @@ class Dataset:
         return column.take(self.row_numbers)
 
 
+<<<<<<< HEAD
 def recognise_columns(
     file: str, columns: list[str], text: list[str] | None, label: str | tuple[str, ...] | None
 ) -> Columns:
@@ -148,9 +140,12 @@ def _first_of(preferred: tuple[str, ...], names: set[str]) -> str | None:
     return None
 
 
+=======
+>>>>>>> core
 def read_rows(sources: list[Source], root: Path, split: str, columns: Columns, location: str) -> Table:
     """All rows of a split whose texts are there. Labels are kept as the file has them."""
     names = tuple(source_name(source, split) for source in sources)
+    sources = [name_lines(source, columns.text) for source in sources]
     bad: list[BadRow] = []
     fingerprint = rows_fingerprint(sources, root, columns)
     if fingerprint is not None:

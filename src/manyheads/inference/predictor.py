@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError, nearest
 from manyheads.inference.labelled_files import Files, read_labelled_files
 from manyheads.inference.prediction_files import describe
+<<<<<<< HEAD
 from manyheads.inference.scores import Scores, TaskScore, nothing_to_evaluate, score_rows
 from manyheads.inference.texts import (
     Text,
@@ -31,6 +32,9 @@ from manyheads.inference.texts import (
     text_columns_of_file,
     text_columns_of_task,
 )
+=======
+from manyheads.inference.texts import FileLayout, Text, dataset_of_file, dataset_of_texts, tasks_of_file
+>>>>>>> core
 from manyheads.model.folder_checks import MODEL_FILE, guarded, refused
 from manyheads.model.saved_tasks import check_metrics
 from manyheads.storage.ragged import Column
@@ -131,6 +135,7 @@ class Predictor:
         return [task for task in self.tasks.values() if len(task.columns.text) == text_count]
 
     def predict_file(
+<<<<<<< HEAD
         self,
         task: str | None,
         file: str | Path,
@@ -150,6 +155,31 @@ class Predictor:
         self, file: str | Path, text_columns: Sequence[str] | None = None, reporter: Reporter | None = None
     ) -> tuple[list[str], dict[str, Described]]:
         """The same of every task that takes such texts: single ones, or pairs where there are two columns.
+=======
+        self, task: str | None, file: str | Path, **layout: Unpack[FileLayout]
+    ) -> tuple[list[str], Described]:
+        """Ids and predictions for every row of a file with the task's text columns, or with a text per line (.txt).
+
+        `columns`, `format` and `quoting` say how it is read, as in a recipe.
+        """
+        chosen = self.task(task)
+        examples = dataset_of_file(file, chosen, layout)
+        return examples.ids.to_pylist(), self.predict_dataset([chosen], examples)[chosen.name]
+
+    def predict_file_all(
+        self, file: str | Path, **layout: Unpack[FileLayout]
+    ) -> tuple[list[str], dict[str, Described]]:
+        """The same of every task whose text columns the file has."""
+        chosen = tasks_of_file(self.tasks.values(), file, layout)
+        if not chosen:
+            expected = []
+            for task in self.tasks.values():
+                expected.append(f"{task.name}: {', '.join(task.columns.text)}")
+            reason = f"it has the text columns of no task. Expected {'; '.join(expected)}."
+            raise UserError(f"{file}: {reason}", code="missing-column")
+        examples = dataset_of_file(file, chosen[0], layout)
+        return examples.ids.to_pylist(), self.predict_dataset(chosen, examples)
+>>>>>>> core
 
         By default the columns are those of the first task that finds its own, or those with the usual names.
         """

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
+from pydantic import ValidationError
 
+<<<<<<< HEAD
 from manyheads.config.task import Source
 from manyheads.data.dataset import Dataset, label_rows, read_rows, recognise_texts
 from manyheads.data.readers import read_chunks
+=======
+from manyheads.config.task import FileFormat, Quoting, Source
+from manyheads.data.dataset import Dataset, label_rows, read_rows
+from manyheads.data.readers import is_lines, read_chunks
+>>>>>>> core
 from manyheads.data.table import Columns, Table
 from manyheads.errors import UserError, nearest
 from manyheads.storage.strings import Strings
@@ -19,9 +26,22 @@ from manyheads.tasks.task import Task
 Text = str | tuple[str, str]  # a sentence, or a pair
 
 
+<<<<<<< HEAD
 def dataset_of_texts(texts: Sequence[Text], text_count: int, reader: str) -> Dataset:
     """Texts given by a program, checked like those of a file; `text_count` is 2 for pairs. `reader` is who reads them,
     for messages."""
+=======
+class FileLayout(TypedDict, total=False):
+    """How a file is read, as a recipe's source says it."""
+
+    columns: list[str] | None
+    format: FileFormat | None
+    quoting: Quoting | None
+
+
+def dataset_of_texts(texts: Sequence[Text], text_count: int, task: str) -> Dataset:
+    """Texts given by a program, checked like those of a file; `text_count` is 2 for pairs."""
+>>>>>>> core
     if isinstance(texts, str):
         raise UserError("expected a list of texts, found one string; put it in brackets.", code="bad-text")
     columns: list[list[str]] = [[] for _ in range(text_count)]
@@ -49,6 +69,7 @@ def _checked(text: Any, number: int) -> str:
     return text.strip()
 
 
+<<<<<<< HEAD
 def dataset_of_file(file: str | Path, text_columns: tuple[str, ...], id_column: str | None) -> Dataset:
     """The texts of a file in its order; labels, if it has any, are not read."""
     columns = Columns(text_columns, None, id_column)
@@ -110,9 +131,39 @@ def id_column_of_file(file: str | Path, tasks: Iterable[Task]) -> str | None:
 
 def columns_of_file(file: str | Path) -> set[str]:
     return set(next(read_chunks(_source(file), Path.cwd(), "test")).columns)
+=======
+def dataset_of_file(file: str | Path, task: Task, layout: FileLayout) -> Dataset:
+    """The texts of a file in its order; labels, if it has any, are not read."""
+    source = _source(file, layout)
+    columns = Columns(task.columns.text, None, task.columns.id)
+    if is_lines(source):
+        columns = Columns(task.columns.text, None, None)
+    rows = read_rows([source], Path.cwd(), "test", columns, str(file))
+    return label_rows(rows, None, None, str(file))
 
 
-def _source(file: str | Path) -> Source:
+def tasks_of_file(tasks: Iterable[Task], file: str | Path, layout: FileLayout) -> list[Task]:
+    """The tasks that read the same texts of a file: the first whose text columns it has, and others with the same.
+
+    A txt file with a text per line is for all tasks that take single texts, or pairs where its lines have tabs.
+    """
+    source = _source(file, layout)
+    chunk = next(read_chunks(source, Path.cwd(), "test"))
+    if is_lines(source):
+        has_pairs = any(cells and "\t" in cells[0] for cells in chunk.cells)
+        return [task for task in tasks if task.pair == has_pairs]
+    readable = [task for task in tasks if set(task.columns.text) <= set(chunk.columns)]
+    return [task for task in readable if task.columns.text == readable[0].columns.text]
+>>>>>>> core
+
+
+def _source(file: str | Path, layout: FileLayout) -> Source:
     if not Path(file).is_file():
         raise UserError(f"{file}: no such file.", code="no-such-file")
-    return Source(file=str(file))
+    try:
+        return Source(file=str(file), **layout)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(map(str, fault["loc"]))
+        message = fault["msg"].removeprefix("Value error, ")
+        raise UserError(f"{key}: {message} (found {fault['input']!r}).", code="bad-option") from None

@@ -23,6 +23,7 @@ from manyheads.encoder.base import Encoder
 from manyheads.encoder.bert import Bert, BertConfig
 from manyheads.encoder.hf_names import to_hugging_face
 from manyheads.encoder.loading import is_bert, load_encoder
+from manyheads.encoder.trained_pooling import MODEL_KEY
 from manyheads.model.folder_checks import (
     HEADS_FILE,
     MODEL_FILE,
@@ -59,7 +60,13 @@ def save_model(folder: Path, model: ManyHeads, encoder_folder: Path, about: dict
         heads = {name: tensor.detach().cpu().contiguous() for name, tensor in model.head_states().items()}
         save_file(heads, aside / HEADS_FILE)
         tasks = [task.to_json() for task in model.tasks.values()]
-        content = {"about": about, "max_length": model.max_length, "tasks": tasks, "imports": _imported_parts(model)}
+        content = {
+            "about": about,
+            "max_length": model.max_length,
+            MODEL_KEY: model.encoder.trained_pooling,
+            "tasks": tasks,
+            "imports": _imported_parts(model),
+        }
         (aside / MODEL_FILE).write_text(json.dumps(content, indent=2) + "\n")
 
     write_folder(folder, fill)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -148,13 +148,21 @@ class ManyHeads(nn.Module):
 
     def read(self, embedded: Tensor, packed: PackedBatches) -> list[Tensor]:
         """Embedded tokens → every task's outputs: what comes after the place where regularisers perturb."""
+        return self._apply_heads(embedded, packed, TaskHead.__call__)
+
+    def features(self, batches: list[tuple[str, Inputs]]) -> list[Tensor]:
+        """What the head of each (task, examples) reads, all from one pass through the encoder."""
+        packed = self.pack(batches)
+        return self._apply_heads(self.embed(packed), packed, TaskHead.features)
+
+    def _apply_heads(self, embedded: Tensor, packed: PackedBatches, apply: Callable[..., Tensor]) -> list[Tensor]:
         layers = {self.head(task).pooling.layer for task in packed.tasks}
         states = self.encoder.states(embedded, packed.tokens, layers)
         starts, lengths = packed.tokens.kept_starts, packed.tokens.kept_lengths
-        outputs = []
+        results = []
         for task, sequences, words in zip(packed.tasks, packed.where, packed.words, strict=True):
-            outputs.append(self.head(task)(states, starts[sequences], lengths[sequences], words))
-        return outputs
+            results.append(apply(self.head(task), states, starts[sequences], lengths[sequences], words))
+        return results
 
 
 def _key(task: str) -> str:

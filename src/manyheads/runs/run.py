@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -20,8 +20,12 @@ from manyheads.inference.evaluate import Evaluation, evaluate_model
 from manyheads.inference.labelled_files import Files
 from manyheads.inference.predict import predict_tasks
 from manyheads.inference.predictor import Described, Predictor
+<<<<<<< HEAD
 from manyheads.inference.scores import Scores, TaskScore, nothing_to_evaluate, score_rows
 from manyheads.inference.texts import Text
+=======
+from manyheads.inference.texts import FileLayout, Text
+>>>>>>> core
 from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.folder_checks import MODEL_FILE, printable
 from manyheads.model.multitask import ManyHeads
@@ -186,6 +190,7 @@ class Run:
         return self.predictor.predict_all(texts)
 
     def predict_file(
+<<<<<<< HEAD
         self, task: str | None, file: str | Path, text_columns: Sequence[str] | None = None
     ) -> tuple[list[str], Described]:
         """Ids and predictions for every row of a csv, tsv, jsonl or parquet file; see `Predictor.predict_file`."""
@@ -205,6 +210,21 @@ class Run:
 def is_model_folder(folder: Path) -> bool:
     """Whether it is best/ or a copy, and not a run folder."""
     return (folder / MODEL_FILE).exists()
+=======
+        self, task: str | None, file: str | Path, **layout: Unpack[FileLayout]
+    ) -> tuple[list[str], Described]:
+        """Ids and predictions for every row of a file with the task's text columns, or with a text per line (.txt).
+
+        `columns`, `format` and `quoting` say how it is read, as in a recipe.
+        """
+        return self.predictor.predict_file(task, file, **layout)
+
+    def predict_file_all(
+        self, file: str | Path, **layout: Unpack[FileLayout]
+    ) -> tuple[list[str], dict[str, Described]]:
+        """The same of every task whose text columns the file has."""
+        return self.predictor.predict_file_all(file, **layout)
+>>>>>>> core
 
 
 def open_predictor(folder: str | Path, model: str | None = None, imports: Iterable[str | Path] = ()) -> Predictor:

@@ -55,7 +55,7 @@ class Datasets:
         """'TASK SPLIT' → a hash that changes with any text or label."""
         splits = {"train": self.train, "dev": self.dev}
         if not self.selects_on_dev:
-            splits["select"] = self.selection
+            splits["select"] = {task: data for task, data in self.selection.items() if data is not self.dev[task]}
         fingerprints = {}
         for split, tasks in splits.items():
             for task, data in tasks.items():

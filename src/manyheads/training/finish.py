@@ -69,6 +69,15 @@ def predict_test(
     return metrics
 
 
+def baseline_of(log: RunLog) -> dict[str, Any] | None:
+    """What a linear model on the frozen encoder scored on dev, where the heads were probed."""
+    for record in log.records():
+        if record["event"] == "probe":
+            baseline: dict[str, Any] = record["dev"]
+            return baseline
+    return None
+
+
 def evaluation_before_training(log: RunLog) -> dict[str, Any] | None:
     for record in log.records():
         if record["event"] == "evaluate" and record["step"] == 0:

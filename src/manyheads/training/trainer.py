@@ -23,13 +23,14 @@ from manyheads.storage.files import write_text
 from manyheads.training.best_models import OVERALL, BestModels, describe_choice, save_best
 from manyheads.training.conflicts import ConflictMeter, Measured
 from manyheads.training.datasets import batches_of
-from manyheads.training.finish import evaluation_before_training, predict_dev, predict_test
+from manyheads.training.finish import baseline_of, evaluation_before_training, predict_dev, predict_test
 from manyheads.training.frozen_cache import FrozenCache
 from manyheads.training.gradients.backward import Step
 from manyheads.training.gradients.non_finite import NonFiniteLoss, not_finite_error
 from manyheads.training.optim import clip_gradients, relative_rates, set_rates
 from manyheads.training.pausing import PausedTasks
 from manyheads.training.plan import peak_gigabytes, short_plan
+from manyheads.training.probe import Prober
 from manyheads.training.run_folder import checkpoints_of, open_folder, write_recipe, write_tasks
 from manyheads.training.schedule import CombinerState, Phase, set_trainable
 from manyheads.training.setup import Setup, machine_facts
@@ -100,8 +101,23 @@ class Trainer:
             reporter.say(f"  {line}")
 
     def start(self) -> None:
-        if self.recipe.evaluate.before and not self.progress.step:
+        if self.progress.step:
+            return
+        if self.recipe.training.probe:
+            began = time.monotonic()
+            self._probe()
+            self.progress.seconds += time.monotonic() - began
+        if self.recipe.training.probe or self.recipe.evaluate.before:
             self.evaluate()
+
+    def _probe(self) -> None:
+        """Give the heads their start, and measure the baseline, in the main process; all get the heads."""
+        setup = self.setup
+        if setup.processes.main:
+            probe = Prober(self.recipe, self.model, self.datasets, setup.reporter).run(setup.heads_taken_over)
+            self.write_log({"event": "probe", **probe.to_json()})
+            self._say_evaluation(probe.selection, "frozen encoder + linear model  ")
+        setup.processes.copy_from_main(list(self.model.head_states().values()))
 
     def ready(self) -> bool:
         """Enter the phase of the next step, past phases that ended early; False where nothing is left to train."""
@@ -167,7 +183,7 @@ class Trainer:
         if self.averaging:
             self.averaging.average.update()
         self.progress.count(rounds, time.monotonic() - began)
-        self.progress.note_losses(result.mean_losses)
+        self.progress.note_losses(result.raw_losses)
         self._log_step(phase, result, phase.peak * factor, norm, conflicts)
         return result.alarmed
 
@@ -199,7 +215,7 @@ class Trainer:
             record["averaged"] = averaged.to_json()
             self._say_evaluation(averaged, "averaged weights  ")
         self.write_log(record)
-        if not self.progress.step:
+        if not self.progress.step and not self.recipe.training.probe:
             return  # an untrained model is not a candidate
         if self.averaging and averaged:
             about, write = self._about(averaged), self.setup.processes.main
@@ -266,7 +282,7 @@ class Trainer:
         self, phase: Phase, result: Step, learning_rate: float, norm: float, conflicts: Measured | None
     ) -> None:
         step = self.progress.step - 1  # the one that was taken
-        record: dict[str, Any] = {"event": "step", "loss": result.mean_losses}
+        record: dict[str, Any] = {"event": "step", "loss": result.raw_losses}
         record |= {"learning_rate": learning_rate, "gradient_norm": norm}
         if not isinstance(phase.combination.scalarizer, Sum):
             record["weights"] = result.factors
@@ -330,6 +346,9 @@ class Trainer:
         }
         if self.averaging:
             metrics["averaged"] = self.averaging.final_metrics(self.datasets, self.recipe, reporter)
+        frozen = baseline_of(self.log)
+        if frozen is not None:
+            metrics["frozen"] = frozen
         before = evaluation_before_training(self.log)
         if before is not None and self.datasets.selects_on_dev:
             metrics["before"] = before

@@ -14,8 +14,6 @@ from command import check_refused, manyheads
 from manyheads import Run, UserError, load_recipe
 from manyheads.tasks.load import TaskData, load_tasks
 
-pytestmark = pytest.mark.slow
-
 Files = Callable[..., Path]
 
 

@@ -21,7 +21,7 @@ from manyheads.training.gradients.backward import Backward, Step
 from manyheads.training.gradients.combination import Combination
 from three_tasks import NAMES, ROUND, Rows, setting
 
-pytestmark = [pytest.mark.numeric, pytest.mark.slow]
+pytestmark = pytest.mark.numeric
 
 
 def build(name: str, **options: Any) -> Regulariser:
