@@ -56,16 +56,13 @@ def test_run_folder_holds_what_it_should(toy_recipe: ToyRecipe) -> None:
     }  # 27 rows make 4 batches, and are passed over again
 
 
-<<<<<<< HEAD
 def test_a_recipe_may_be_a_dict_or_a_path(toy_recipe: ToyRecipe, recipe_file: Callable[..., Path]) -> None:
     few_steps = {"training.max_steps": 1}
     assert train(toy_recipe(name="dict"), few_steps, quiet=True).metrics["steps"] == 1
     assert train(str(recipe_file(name="path")), overrides=few_steps, quiet=True).folder.name == "path"
 
 
-=======
 @pytest.mark.slow
->>>>>>> core
 @pytest.mark.numeric
 def test_training_learns(toy_recipe: ToyRecipe) -> None:
     recipe = toy_recipe()

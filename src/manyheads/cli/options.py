@@ -28,6 +28,13 @@ ModelOption = Annotated[
     str | None,
     typer.Option("--model", help="Which model of the run: best (unless told), best-TASK or best-averaged."),
 ]
+ColumnsOption = Annotated[
+    str | None, typer.Option("--columns", help="The columns of a FILE without a header: label,text.")
+]
+FormatOption = Annotated[str | None, typer.Option("--format", help="What FILE is, where its ending does not say: tsv.")]
+QuotingOption = Annotated[
+    str | None, typer.Option("--quoting", help="none: quote marks in FILE are letters, as in GLUE's tsv.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 TakeLock = Annotated[

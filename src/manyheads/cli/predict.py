@@ -8,20 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from manyheads.cli.options import AsJson, Imports, ModelArgument, ModelOption, Quiet
+from manyheads.cli.options import (
+    AsJson,
+    ColumnsOption,
+    FormatOption,
+    Imports,
+    ModelArgument,
+    ModelOption,
+    Quiet,
+    QuotingOption,
+)
 from manyheads.console import format_prediction, print_json, print_table
 from manyheads.errors import UserError
 
 if TYPE_CHECKING:
     from manyheads.inference.predictor import Predictor
-<<<<<<< HEAD
     from manyheads.inference.scores import Scores
+    from manyheads.inference.texts import FileLayout
     from manyheads.runs.splits import Split
 
 SHOWN_REASONS = 3  # why rows of a task were left out
-=======
-    from manyheads.inference.texts import FileLayout
->>>>>>> core
 
 
 def evaluate(
@@ -34,6 +40,9 @@ def evaluate(
         str | None, typer.Option("--split", help="Of the run's own data: dev (unless told), test or train.")
     ] = None,
     task: Annotated[str | None, typer.Option("--task", "-t", help="This task alone.")] = None,
+    columns: ColumnsOption = None,
+    file_format: FormatOption = None,
+    quoting: QuotingOption = None,
     model: ModelOption = None,
     imports: Imports = None,
     as_json: AsJson = False,
@@ -48,15 +57,18 @@ def evaluate(
 
     if files and split is not None:
         raise UserError("evaluate: give FILE or --split, not both.", code="conflicting-options")
+    layout = _read_layout(columns, file_format, quoting)
+    if not files:
+        _check_no_layout("evaluate", layout)
     if is_model_folder(run):
         if not files:
             reason = "a model folder has no data of its own; name a FILE, or the run folder."
             raise UserError(f"{run}: {reason}", code="no-evaluation-data")
         predictor = open_predictor(run, model, imports or ())
-        scores, about = predictor.evaluate(files, task, reporter=Reporter(quiet)), predictor.about
+        scores, about = predictor.evaluate(files, task, reporter=Reporter(quiet), **layout), predictor.about
     else:
         opened = Run(run, model or "best", imports or ())
-        scores = opened.evaluate(files or None, cast("Split | None", split), task, Reporter(quiet))
+        scores = opened.evaluate(files or None, cast("Split | None", split), task, Reporter(quiet), **layout)
         about = opened.about
     measured = "files" if files else split or "dev"
     if as_json:
@@ -119,15 +131,9 @@ def predict(
     every: Annotated[
         bool, typer.Option("--all", help="All tasks that take such texts, from one encoder pass.")
     ] = False,
-    columns: Annotated[
-        str | None, typer.Option("--columns", help="The columns of a FILE without a header: label,text.")
-    ] = None,
-    file_format: Annotated[
-        str | None, typer.Option("--format", help="What FILE is, where its ending does not say: tsv.")
-    ] = None,
-    quoting: Annotated[
-        str | None, typer.Option("--quoting", help="none: quote marks in FILE are letters, as in GLUE's tsv.")
-    ] = None,
+    columns: ColumnsOption = None,
+    file_format: FormatOption = None,
+    quoting: QuotingOption = None,
     model: ModelOption = None,
     imports: Imports = None,
     as_json: AsJson = False,
@@ -139,45 +145,45 @@ def predict(
 
     if file is not None and text:
         raise UserError("predict: give a FILE or --text, not both.", code="conflicting-options")
-    if file is None and text_column:
-        raise UserError("predict: --text-column is of a FILE; name one.", code="conflicting-options")
     if every and task:
         raise UserError("predict: give --task or --all, not both.", code="conflicting-options")
-    layout = _read_layout(file, columns, file_format, quoting)
+    layout = _read_layout(columns, file_format, quoting)
+    if file is None:
+        _check_no_layout("predict", layout, text_column)
     opened = open_predictor(run, model, imports or ())
-<<<<<<< HEAD
     # a bar on a terminal only: lines of progress would end up among predictions where both go into one file
     reporter = Reporter(quiet or not sys.stderr.isatty())
     if every and file is not None:
-        ids, by_task = opened.predict_file_all(file, text_column, reporter)
+        ids, by_task = opened.predict_file_all(file, text_column, reporter, **layout)
         _print_every_task(opened, ids, by_task, as_json)
     elif every:
         lines = text or _stdin_lines()
         by_task = opened.predict_all(_split_pairs(lines, any("\t" in line for line in lines)))
         _print_every_task(opened, _numbers(lines), by_task, as_json)
     elif file is not None:
-        ids, predictions = opened.predict_file(task, file, text_column, reporter)
-=======
-    if every:
-        _predict_every_task(opened, file, layout, text, as_json)
-    elif file is not None:
-        ids, predictions = opened.predict_file(task, file, **layout)
->>>>>>> core
+        ids, predictions = opened.predict_file(task, file, text_column, reporter, **layout)
         _print_predictions(ids, predictions, as_json, with_ids=True)
     else:
         predictions = opened.predict(task, _read_texts(text, opened.task(task).pair))
         _print_predictions(_numbers(predictions), predictions, as_json, with_ids=False)
 
 
-def _read_layout(file: Path | None, columns: str | None, file_format: str | None, quoting: str | None) -> FileLayout:
+def _read_layout(columns: str | None, file_format: str | None, quoting: str | None) -> FileLayout:
     """How FILE is read; what is not said is left out."""
     options: dict[str, Any] = {"format": file_format, "quoting": quoting}
     if columns is not None:
         options["columns"] = [name.strip() for name in columns.split(",")]
     layout = {name: value for name, value in options.items() if value is not None}
-    if layout and file is None:
-        raise UserError(f"predict: --{next(iter(layout))} is about a FILE; name one.", code="conflicting-options")
     return cast("FileLayout", layout)
+
+
+def _check_no_layout(command: str, layout: FileLayout, text_columns: list[str] | None = None) -> None:
+    """Where there is no FILE, nothing may be said of one."""
+    options = list(layout)
+    if text_columns:
+        options.append("text-column")
+    if options:
+        raise UserError(f"{command}: --{options[0]} is about a FILE; name one.", code="conflicting-options")
 
 
 def _numbers(items: list[Any]) -> list[str]:
@@ -199,7 +205,6 @@ def _print_predictions(ids: list[str], predictions: list[dict[str, Any]], as_jso
         print(cells)
 
 
-<<<<<<< HEAD
 def _print_every_task(
     predictor: Predictor, ids: list[str], predictions: dict[str, list[dict[str, Any]]], as_json: bool
 ) -> None:
@@ -213,18 +218,6 @@ def _print_every_task(
         if given == "single texts":
             reason += " (of a FILE, name two columns: --text-column)"
         print(f"left out: {', '.join(left_out)}: {reason}", file=sys.stderr)
-=======
-def _predict_every_task(
-    predictor: Predictor, file: Path | None, layout: FileLayout, texts: list[str] | None, as_json: bool
-) -> None:
-    """A column, or a key, per task. Texts without a file are single ones; pairs are lines with a tab."""
-    if file is not None:
-        ids, predictions = predictor.predict_file_all(file, **layout)
-    else:
-        lines = texts or _stdin_lines()
-        ids = _numbers(lines)
-        predictions = predictor.predict_all(_split_pairs(lines, any("\t" in line for line in lines)))
->>>>>>> core
     rows: list[dict[str, Any]] = []
     for row_index, example_id in enumerate(ids):
         row: dict[str, Any] = {"id": example_id}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -98,50 +98,6 @@ class Dataset:
         return column.take(self.row_numbers)
 
 
-<<<<<<< HEAD
-def recognise_columns(
-    file: str, columns: list[str], text: list[str] | None, label: str | tuple[str, ...] | None
-) -> Columns:
-    """The text and label columns by their names, where the recipe does not say which they are."""
-    named = list(filter(None, columns))
-    texts = tuple(text or ()) or recognise_texts(named)
-    if not texts:
-        raise _cannot_tell(file, "text", named)
-    label = label or _first_of(LABEL_NAMES, set(named).difference(texts))
-    if not label:
-        raise _cannot_tell(file, "label", named)
-    return Columns(texts, label, None)
-
-
-def _cannot_tell(file: str, column: str, named: list[str]) -> UserError:
-    example = next(iter(named), "NAME")
-    return UserError(
-        f"{file}: cannot tell which column is the {column}. Columns: {', '.join(named)}. "
-        f"Name it in the recipe, for example `{column}: {example}`.",
-        code="no-column",
-    )
-
-
-def recognise_texts(named: Collection[str]) -> tuple[str, ...]:
-    """The text columns by their usual names; empty where there are none."""
-    for pair in PAIR_NAMES:
-        if set(pair) <= set(named):
-            return pair
-    single = _first_of(TEXT_NAMES, set(named))
-    if single is None:
-        return ()
-    return (single,)
-
-
-def _first_of(preferred: tuple[str, ...], names: set[str]) -> str | None:
-    for name in preferred:
-        if name in names:
-            return name
-    return None
-
-
-=======
->>>>>>> core
 def read_rows(sources: list[Source], root: Path, split: str, columns: Columns, location: str) -> Table:
     """All rows of a split whose texts are there. Labels are kept as the file has them."""
     names = tuple(source_name(source, split) for source in sources)

@@ -6,18 +6,20 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from manyheads.config.task import Source
+from manyheads.data.advice import layout_advice, shown_names
+from manyheads.data.chunk import Chunk
 from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows
 from manyheads.data.labels import BadLabel
 from manyheads.data.table import Columns, Table
 from manyheads.errors import UserError
-from manyheads.inference.texts import columns_of_file
+from manyheads.inference.texts import FileLayout, first_chunk, source_of_file
 from manyheads.tasks.task import Task
 
 Files = str | Path | Sequence[str | Path]
 
 
 def read_labelled_files(
-    tasks: Mapping[str, Task], files: Files, skip_bad_rows: Collection[str]
+    tasks: Mapping[str, Task], files: Files, skip_bad_rows: Collection[str], layout: FileLayout
 ) -> tuple[dict[str, Dataset], dict[str, str]]:
     """The rows of every task whose text and label columns a file has; and of the other tasks, why they have none.
 
@@ -26,27 +28,28 @@ def read_labelled_files(
     labels are not a task's own is taken for another task's.
     """
     paths = [files] if isinstance(files, str | Path) else list(files)
-    present = {path: columns_of_file(path) for path in paths}
-    for path in paths:
-        if not any(present[path].issuperset(_columns(task)) for task in tasks.values()):
-            raise _no_tasks_columns(path, present[path], tasks)
+    sources = [source_of_file(path, layout) for path in paths]
+    chunks = [first_chunk(source) for source in sources]
+    for source, chunk in zip(sources, chunks, strict=True):
+        if not any(_has_columns(chunk, task) for task in tasks.values()):
+            raise _no_tasks_columns(source, chunk, tasks)
     examples: dict[str, Dataset] = {}
     unmeasured: dict[str, str] = {}
     for name, task in tasks.items():
-        own_files: list[str] = []
+        own_sources: list[Source] = []
         reason = f"no file has the columns {', '.join(_columns(task))}"
-        for path in paths:
-            if not present[path].issuperset(_columns(task)):
+        for source, chunk in zip(sources, chunks, strict=True):
+            if not _has_columns(chunk, task):
                 continue
             foreign = None
             if len(tasks) > 1:
-                foreign = _why_foreign(task, _read_rows(task, [str(path)]))
+                foreign = _why_foreign(task, _read_rows(task, [source]))
             if foreign is None:
-                own_files.append(str(path))
+                own_sources.append(source)
             else:
-                reason = f"{path}: {foreign}"
-        if own_files:
-            examples[name] = _label_rows(task, own_files, name in skip_bad_rows, len(tasks) > 1)
+                reason = f"{source.file}: {foreign}"
+        if own_sources:
+            examples[name] = _label_rows(task, own_sources, name in skip_bad_rows, len(tasks) > 1)
         else:
             unmeasured[name] = reason
     return examples, unmeasured
@@ -56,15 +59,19 @@ def _columns(task: Task) -> tuple[str, ...]:
     return (*task.columns.text, *label_columns(task.columns))
 
 
-def _read_rows(task: Task, files: list[str]) -> Table:
+def _has_columns(chunk: Chunk, task: Task) -> bool:
+    return set(_columns(task)) <= set(chunk.columns)
+
+
+def _read_rows(task: Task, sources: list[Source]) -> Table:
     columns = Columns(task.columns.text, task.columns.label, None)
-    return read_rows([Source(file=file) for file in files], Path.cwd(), "test", columns, f"task '{task.name}'")
+    return read_rows(sources, Path.cwd(), "test", columns, f"task '{task.name}'")
 
 
-def _label_rows(task: Task, files: list[str], skip_bad: bool, several_tasks: bool) -> Dataset:
+def _label_rows(task: Task, sources: list[Source], skip_bad: bool, several_tasks: bool) -> Dataset:
     skipping = True if skip_bad else None  # None: there is no recipe in which to ask for it
     try:
-        return label_rows(_read_rows(task, files), task.labels, skipping, f"task '{task.name}'", blanks=True)
+        return label_rows(_read_rows(task, sources), task.labels, skipping, f"task '{task.name}'", blanks=True)
     except UserError as fault:
         if not several_tasks:
             raise
@@ -87,12 +94,14 @@ def _why_foreign(task: Task, rows: Table) -> str | None:
     return None
 
 
-def _no_tasks_columns(path: str | Path, columns: set[str], tasks: Mapping[str, Task]) -> UserError:
+def _no_tasks_columns(source: Source, chunk: Chunk, tasks: Mapping[str, Task]) -> UserError:
     expected: list[str] = []
     for name, task in tasks.items():
         expected.append(f"\n  {name}: {', '.join(_columns(task))}")
-    named = ", ".join(sorted(filter(None, columns)))
+    named = ", ".join(shown_names(chunk))
+    advice = layout_advice(source, chunk)
     return UserError(
-        f"{path}: it lacks text or label columns of every task. Columns: {named}. Expected:{''.join(expected)}",
+        f"{source.file}: it lacks text or label columns of every task. Columns: {named}.{advice} "
+        f"Expected:{''.join(expected)}",
         code="missing-column",
     )

@@ -22,19 +22,17 @@ from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError, nearest
 from manyheads.inference.labelled_files import Files, read_labelled_files
 from manyheads.inference.prediction_files import describe
-<<<<<<< HEAD
 from manyheads.inference.scores import Scores, TaskScore, nothing_to_evaluate, score_rows
 from manyheads.inference.texts import (
+    FileLayout,
     Text,
     dataset_of_file,
     dataset_of_texts,
     id_column_of_file,
+    source_of_file,
     text_columns_of_file,
     text_columns_of_task,
 )
-=======
-from manyheads.inference.texts import FileLayout, Text, dataset_of_file, dataset_of_texts, tasks_of_file
->>>>>>> core
 from manyheads.model.folder_checks import MODEL_FILE, guarded, refused
 from manyheads.model.saved_tasks import check_metrics
 from manyheads.storage.ragged import Column
@@ -135,57 +133,38 @@ class Predictor:
         return [task for task in self.tasks.values() if len(task.columns.text) == text_count]
 
     def predict_file(
-<<<<<<< HEAD
         self,
         task: str | None,
         file: str | Path,
         text_columns: Sequence[str] | None = None,
         reporter: Reporter | None = None,
+        **layout: Unpack[FileLayout],
     ) -> tuple[list[str], Described]:
-        """Ids and predictions for every row of a csv, tsv, jsonl or parquet file.
+        """Ids and predictions for every row of a csv, tsv, jsonl or parquet file, or every line of a txt file.
 
-        `text_columns`: which columns hold the texts, two for pairs; by default the task's own.
+        `text_columns`: which columns hold the texts, two for pairs; by default the task's own. `columns`, `format` and
+        `quoting` say how the file is read, as in a recipe.
         """
-        chosen = self.task(task)
-        columns = text_columns_of_task(file, chosen, text_columns)
-        examples = dataset_of_file(file, columns, chosen.columns.id)
+        chosen, source = self.task(task), source_of_file(file, layout)
+        columns = text_columns_of_task(source, chosen, text_columns)
+        examples = dataset_of_file(source, columns, chosen.columns.id)
         return examples.ids.to_pylist(), self.predict_dataset([chosen], examples, reporter)[chosen.name]
 
     def predict_file_all(
-        self, file: str | Path, text_columns: Sequence[str] | None = None, reporter: Reporter | None = None
+        self,
+        file: str | Path,
+        text_columns: Sequence[str] | None = None,
+        reporter: Reporter | None = None,
+        **layout: Unpack[FileLayout],
     ) -> tuple[list[str], dict[str, Described]]:
         """The same of every task that takes such texts: single ones, or pairs where there are two columns.
-=======
-        self, task: str | None, file: str | Path, **layout: Unpack[FileLayout]
-    ) -> tuple[list[str], Described]:
-        """Ids and predictions for every row of a file with the task's text columns, or with a text per line (.txt).
-
-        `columns`, `format` and `quoting` say how it is read, as in a recipe.
-        """
-        chosen = self.task(task)
-        examples = dataset_of_file(file, chosen, layout)
-        return examples.ids.to_pylist(), self.predict_dataset([chosen], examples)[chosen.name]
-
-    def predict_file_all(
-        self, file: str | Path, **layout: Unpack[FileLayout]
-    ) -> tuple[list[str], dict[str, Described]]:
-        """The same of every task whose text columns the file has."""
-        chosen = tasks_of_file(self.tasks.values(), file, layout)
-        if not chosen:
-            expected = []
-            for task in self.tasks.values():
-                expected.append(f"{task.name}: {', '.join(task.columns.text)}")
-            reason = f"it has the text columns of no task. Expected {'; '.join(expected)}."
-            raise UserError(f"{file}: {reason}", code="missing-column")
-        examples = dataset_of_file(file, chosen[0], layout)
-        return examples.ids.to_pylist(), self.predict_dataset(chosen, examples)
->>>>>>> core
 
         By default the columns are those of the first task that finds its own, or those with the usual names.
         """
-        columns = text_columns_of_file(file, self.tasks.values(), text_columns)
+        source = source_of_file(file, layout)
+        columns = text_columns_of_file(source, self.tasks.values(), text_columns)
         chosen = self._tasks_for(len(columns))
-        examples = dataset_of_file(file, columns, id_column_of_file(file, chosen))
+        examples = dataset_of_file(source, columns, id_column_of_file(source, chosen))
         return examples.ids.to_pylist(), self.predict_dataset(chosen, examples, reporter)
 
     def embed(self, texts: Sequence[str], normalize: bool = False) -> np.ndarray:
@@ -205,16 +184,18 @@ class Predictor:
         task: str | None = None,
         skip_bad_rows: Collection[str] = (),
         reporter: Reporter | None = None,
+        **layout: Unpack[FileLayout],
     ) -> Scores:
         """Metrics on labelled files: of one task, or of every task whose text and label columns a file has.
 
-        Rows that cannot be used are an error, but for tasks that `skip_bad_rows` names.
+        Rows that cannot be used are an error, but for tasks that `skip_bad_rows` names. `columns`, `format` and
+        `quoting` say how the files are read, as in a recipe.
         """
         tasks = self.tasks
         if task is not None:
             tasks = {task: self.task(task)}
         check_metrics(tasks.values(), self.source / MODEL_FILE)
-        examples, unmeasured = read_labelled_files(tasks, files, skip_bad_rows)
+        examples, unmeasured = read_labelled_files(tasks, files, skip_bad_rows, layout)
         if not examples:
             raise nothing_to_evaluate(str(self.source), unmeasured)
         scores: dict[str, TaskScore] = {}

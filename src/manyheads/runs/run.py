@@ -20,12 +20,8 @@ from manyheads.inference.evaluate import Evaluation, evaluate_model
 from manyheads.inference.labelled_files import Files
 from manyheads.inference.predict import predict_tasks
 from manyheads.inference.predictor import Described, Predictor
-<<<<<<< HEAD
 from manyheads.inference.scores import Scores, TaskScore, nothing_to_evaluate, score_rows
-from manyheads.inference.texts import Text
-=======
 from manyheads.inference.texts import FileLayout, Text
->>>>>>> core
 from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.folder_checks import MODEL_FILE, printable
 from manyheads.model.multitask import ManyHeads
@@ -139,13 +135,17 @@ class Run:
         split: Split | None = None,
         task: str | None = None,
         reporter: Reporter | None = None,
+        **layout: Unpack[FileLayout],
     ) -> Scores:
         """Metrics with 95 % intervals on labelled files, or on a split of the recipe's data: dev unless told.
 
-        `task`: one task alone. A file is measured for every task whose text and label columns it has.
+        `task`: one task alone. A file is measured for every task whose text and label columns it has; `columns`,
+        `format` and `quoting` say how files are read, as in a recipe.
         """
         if files is not None and split is not None:
             raise UserError("evaluate: give files or a split, not both.", code="conflicting-options")
+        if files is None and layout:
+            raise UserError(f"evaluate: {', '.join(layout)}: only files have that.", code="conflicting-options")
         reporter = reporter or Reporter(quiet=True)
         if task is not None:
             self.task(task)  # an unknown one is refused before any data is read
@@ -156,7 +156,7 @@ class Run:
         if files is None:
             scores = self._evaluate_split(split or "dev", task, reporter)
         else:
-            scores = self.predictor.evaluate(files, task, self._tasks_that_skip_bad_rows(), reporter)
+            scores = self.predictor.evaluate(files, task, self._tasks_that_skip_bad_rows(), reporter, **layout)
         if set(scores.tasks) != set(self.model.tasks):
             return scores
         settings = self.recipe.evaluate
@@ -190,17 +190,20 @@ class Run:
         return self.predictor.predict_all(texts)
 
     def predict_file(
-<<<<<<< HEAD
-        self, task: str | None, file: str | Path, text_columns: Sequence[str] | None = None
+        self,
+        task: str | None,
+        file: str | Path,
+        text_columns: Sequence[str] | None = None,
+        **layout: Unpack[FileLayout],
     ) -> tuple[list[str], Described]:
-        """Ids and predictions for every row of a csv, tsv, jsonl or parquet file; see `Predictor.predict_file`."""
-        return self.predictor.predict_file(task, file, text_columns)
+        """Ids and predictions for every row of a file; see `Predictor.predict_file`."""
+        return self.predictor.predict_file(task, file, text_columns, **layout)
 
     def predict_file_all(
-        self, file: str | Path, text_columns: Sequence[str] | None = None
+        self, file: str | Path, text_columns: Sequence[str] | None = None, **layout: Unpack[FileLayout]
     ) -> tuple[list[str], dict[str, Described]]:
         """The same of every task that takes such texts; see `Predictor.predict_file_all`."""
-        return self.predictor.predict_file_all(file, text_columns)
+        return self.predictor.predict_file_all(file, text_columns, **layout)
 
     def embed(self, texts: Sequence[str], normalize: bool = False) -> np.ndarray:
         """[texts, width] float32: the mean token state of each text by the trained encoder; see `Predictor.embed`."""
@@ -210,21 +213,6 @@ class Run:
 def is_model_folder(folder: Path) -> bool:
     """Whether it is best/ or a copy, and not a run folder."""
     return (folder / MODEL_FILE).exists()
-=======
-        self, task: str | None, file: str | Path, **layout: Unpack[FileLayout]
-    ) -> tuple[list[str], Described]:
-        """Ids and predictions for every row of a file with the task's text columns, or with a text per line (.txt).
-
-        `columns`, `format` and `quoting` say how it is read, as in a recipe.
-        """
-        return self.predictor.predict_file(task, file, **layout)
-
-    def predict_file_all(
-        self, file: str | Path, **layout: Unpack[FileLayout]
-    ) -> tuple[list[str], dict[str, Described]]:
-        """The same of every task whose text columns the file has."""
-        return self.predictor.predict_file_all(file, **layout)
->>>>>>> core
 
 
 def open_predictor(folder: str | Path, model: str | None = None, imports: Iterable[str | Path] = ()) -> Predictor:
