@@ -42,11 +42,11 @@ def test_the_readmes_python_lines_run(
     assert len(code) == 1
     lines = [line for line in code[0].splitlines() if line.strip()]
     assert len(lines) <= 7
-    small = f'load_recipe("demo", {{"encoder": {str(toy_encoder)!r}, "training.max_steps": 3}})'
-    assert 'load_recipe("demo")' in code[0]
+    small = f'train("demo", {{"encoder": {str(toy_encoder)!r}, "training.max_steps": 3}})'
+    assert 'train("demo")' in code[0]
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    exec(code[0].replace('load_recipe("demo")', small), names)
+    exec(code[0].replace('train("demo")', small), names)
     printed = capsys.readouterr().out
     assert "'prediction':" in printed
     assert "paraphrase" in printed or "different" in printed

@@ -96,6 +96,13 @@ def test_words_are_tagged_from_training_to_prediction(tagging_recipe: Callable[.
     assert evaluated.returncode == 0, evaluated.stderr
     assert json.loads(evaluated.stdout)["dev"]["metrics"] == metrics["metrics"]
 
+    labelled = toy_data / "labelled.csv"
+    labelled.write_text("sentence,tags\nthe dog runs,D N V\na cat,D N\n")
+    from_file = manyheads("evaluate", run / "best", labelled, "--json", *own)
+    assert json.loads(from_file.stdout)["files"]["metrics"]["tags"]["accuracy"] == 1.0, from_file.stderr
+    labelled.write_text("sentence,tags\nthe dog runs,D N V\na cat,D\n")
+    check_refused(manyheads("evaluate", run / "best", labelled, *own), "labelled.csv:3: 1 labels for 2 words")
+
     rows = [line.split(",") for line in (run / "predictions" / "tags-dev.csv").read_text().splitlines()]
     texts = dict(line.split(",")[:2] for line in (toy_data / "tags.csv").read_text().splitlines())
     for example_id, tags in rows[1:]:

@@ -27,15 +27,16 @@ class Reporter:
     def say(self, text: str) -> None:
         self.console.print(text, markup=False)
 
-    def job(self, name: str, total: int, completed: int = 0) -> Job:
-        return Job(self.console, name, total, completed)
+    def job(self, name: str, total: int, completed: int = 0, delay: float = 0.0) -> Job:
+        """`delay`: nothing is shown before so many seconds, so that a short job is silent."""
+        return Job(self.console, name, total, completed, delay)
 
 
 class Job:
     """A progress bar with a running status: counts, speed, time left. Where there is no terminal, a line at times."""
 
-    def __init__(self, console: Console, name: str, total: int, completed: int) -> None:
-        self.console, self.name, self.total = console, name, total
+    def __init__(self, console: Console, name: str, total: int, completed: int, delay: float = 0.0) -> None:
+        self.console, self.name, self.total, self.delay = console, name, total, delay
         self.completed, self.completed_before = completed, completed
         self.live: Progress | None = None
         if console.is_terminal:
@@ -50,21 +51,24 @@ class Job:
 
     def __enter__(self) -> Job:
         self.began = self.printed = time.monotonic()
-        if self.live:
+        if self.live and not self.delay:
             self.live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.live:
+        if self.live and self.live.live.is_started:
             self.live.stop()
 
     def update(self, completed: int, status: str = "") -> None:
         """`status` is what this job knows besides its count, such as losses."""
         self.completed = completed
+        if time.monotonic() - self.began < self.delay:
+            return
         status = "  ".join(filter(None, [status, f"{self.time_left()} left"]))
         if self.live:
+            self.live.start()
             self.live.update(self.bar, completed=completed, status=status)
         elif time.monotonic() - self.printed >= SECONDS_BETWEEN_LINES or completed == self.total:
             self.printed = time.monotonic()

@@ -73,7 +73,7 @@ def test_evaluate_prints_a_table_or_json(trained: Path) -> None:
     for words in ("accuracy", "pearson", "overall"):
         assert words in table.stdout
     found = json.loads(manyheads("evaluate", trained, "--json").stdout)
-    assert found["dev"] == json.loads((trained / "metrics.json").read_text())["dev"]
+    assert found["dev"].items() >= json.loads((trained / "metrics.json").read_text())["dev"].items()
     assert manyheads("evaluate", trained, "--model", "best-one", "-q").stderr == ""
 
 

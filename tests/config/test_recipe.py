@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from manyheads import train
 from manyheads.config.load import load_run_recipe, shipped_recipes
+from manyheads.config.location import COMMAND_LINE
 from manyheads.config.overrides import parse_overrides
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
@@ -34,7 +36,7 @@ def write(tmp_path: Path) -> Write:
 def faults(source: Path | dict[str, Any], overrides: list[str] | None = None) -> list[str]:
     """The lines of the message, without its first one, which counts them."""
     with pytest.raises(UserError) as caught:
-        load_recipe(source, parse_overrides(overrides or []))
+        load_recipe(source, parse_overrides(overrides or []), COMMAND_LINE)
     first, *rest = str(caught.value).split("\n")
     assert first.endswith(f"has {len(rest)} faults:" if len(rest) > 1 else "has a fault:")
     return [line.strip() for line in rest]
@@ -290,14 +292,60 @@ def test_faults_of_overrides_name_the_command_line(write: Write) -> None:
     ]
 
 
+def test_faults_of_a_programs_overrides_do_not_blame_the_command_line(write: Write) -> None:
+    file = write("tasks: {a: {train: x.csv}}\n")
+    with pytest.raises(UserError) as caught:
+        load_recipe(file, {"training.epochs": 0, "tasks.a.los": "mse"})
+    assert [line.split(": ")[:2] for line in str(caught.value).splitlines()[1:]] == [
+        ["  overrides", "tasks.a.los"],
+        ["  overrides", "training.epochs"],
+    ]
+    with pytest.raises(UserError, match=r"^overrides: tasks: no task 'b' in mine\.yaml"):
+        load_recipe(file, {"tasks": ["b"]})
+
+
+@pytest.mark.parametrize(
+    ("source", "overrides", "code"),
+    [
+        (None, None, "bad-recipe"),
+        ([one_task()], None, "bad-recipe"),
+        (3, None, "bad-recipe"),
+        (one_task(), [("seed", 1)], "bad-override"),
+        (one_task(), {1: 2}, "bad-override"),
+        (one_task(), True, "bad-override"),
+    ],
+)
+def test_what_is_no_recipe_or_no_override_is_refused(source: Any, overrides: Any, code: str) -> None:
+    for read in (load_recipe, train):
+        with pytest.raises(UserError, match="expected a ") as caught:
+            read(source, overrides)
+        assert caught.value.code == code
+    with pytest.raises(UserError, match="give them to `load_recipe`"):
+        train(load_recipe(one_task()), {"seed": 1})
+
+
+def test_paths_may_be_paths(tmp_path: Path) -> None:
+    content = {"tasks": {"a": {"train": [tmp_path / "a.csv"]}}, "encoder": tmp_path, "data": {"root": tmp_path}}
+    recipe = load_recipe(content, {"output": tmp_path / "runs", "tasks.a.dev": tmp_path / "b.csv"})
+    assert recipe.tasks["a"].train[0].file == str(tmp_path / "a.csv")
+    assert recipe.tasks["a"].dev is not None
+    assert recipe.tasks["a"].dev[0].file == str(tmp_path / "b.csv")
+    assert (recipe.encoder.name, recipe.data.root, recipe.folder) == (
+        str(tmp_path),
+        str(tmp_path),
+        tmp_path / "runs/run",
+    )
+    assert content["encoder"] is tmp_path, "what was given is not changed"
+
+
 def test_an_override_cannot_go_below_a_plain_value(write: Write) -> None:
-    with pytest.raises(UserError, match=r"command line: seed\.x: 'seed' is not a mapping in mine\.yaml"):
+    with pytest.raises(UserError, match=r"overrides: seed\.x: 'seed' is not a mapping in mine\.yaml"):
         load_recipe(write("seed: 3\ntasks: {a: {train: x.csv}}\n"), {"seed.x": 1})
 
 
 def test_an_override_of_a_task_that_is_not_there_is_misspelt_unless_it_brings_files(write: Write) -> None:
     file = write("tasks: {mood: {train: x.csv}}\n")
-    with pytest.raises(UserError, match=r"command line: tasks\.mod\.loss: no task 'mod'\. Did you mean 'mood'\?"):
+    with pytest.raises(UserError, match=r"overrides: tasks\.mod\.loss: no task 'mod'\. Did you mean 'mood'\?"):
         load_recipe(file, {"tasks.mod.loss": "mse"})
     added = load_recipe(file, {"tasks.new.train": "y.csv", "tasks.new.loss": "mse"})
     assert list(added.tasks) == ["mood", "new"]
@@ -423,7 +471,7 @@ def test_place_names_the_nearest_line_that_the_file_has(write: Write) -> None:
     recipe = load_recipe(write(text), {"tasks.a.dev": "w.csv", "training.epochs": 1})
     assert recipe.location("tasks", "a", "train", 1) == "mine.yaml:5: tasks.a.train"
     assert recipe.location("tasks", "a", "label") == "mine.yaml:2: tasks.a.label"
-    assert recipe.location("tasks", "a", "dev", 0) == "command line: tasks.a.dev"
+    assert recipe.location("tasks", "a", "dev", 0) == "overrides: tasks.a.dev"
     assert recipe.location("seed") == "mine.yaml: seed"
     assert Recipe.model_validate(one_task()).location("tasks", "t") == "recipe: tasks.t"
 
@@ -478,7 +526,7 @@ def test_old_keys_are_listed_in_the_files_order(tmp_path: Path) -> None:
         "recipe.yaml:4: tasks.a.comes_back",
         "recipe.yaml:6: training.clip",
         "recipe.yaml:7: training.train",
-        "command line: training.head_rate",
+        "overrides: training.head_rate",
     ]
 
 

@@ -330,7 +330,7 @@ def test_prediction_files_stay_in_their_folder(saved_model: Path, tmp_path: Path
     predictor = Predictor.open(saved_model)
     task = predictor.task("length")
     examples: Dataset = dataset_of_texts(["a film"], 1, "length")
-    predictions = predictor.backend.run([task], examples)["length"]
+    predictions = predictor.backend.run([task], examples, lambda count: None)["length"]
     tokenizer = predictor.backend.model.tokenizer  # type: ignore[attr-defined]
     for name in ("../../x", "/tmp/x", "a/b", "..\\x"):
         tokens = TaskTokens(replace(task, name=name), examples, tokenizer, cached=False)

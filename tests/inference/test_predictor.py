@@ -249,7 +249,7 @@ def test_a_backend_without_torch_serves_a_predictor() -> None:
         tasks = {"task": replace(a_task(labels=CLASSES, encoding="single"))}
         about: dict[str, Any] = {}
 
-        def run(self, tasks: list[Any], examples: Any) -> dict[str, np.ndarray]:
+        def run(self, tasks: list[Any], examples: Any, progress: Any) -> dict[str, np.ndarray]:
             sizes = [len(text) for text in examples.texts[0]]
             return {task.name: np.eye(3)[np.array(sizes) % 3] for task in tasks}
 
@@ -273,4 +273,5 @@ def test_a_run_gives_its_predictor(toy_recipe: Callable[..., dict[str, Any]]) ->
     assert again.model is again.predictor.backend.model  # type: ignore[attr-defined]
     assert again.predictor.backend.tokens_per_pass == TOKENS_PER_PASS  # type: ignore[attr-defined]
     assert again.predict("mood", TEXTS) == Predictor.open(run.folder / "best").predict("mood", TEXTS)
+    assert np.array_equal(again.embed(TEXTS, normalize=True), again.predictor.embed(TEXTS, normalize=True))
     assert columns(again.model, 1)[0].ids.max() < len(again.model.encoder.words)

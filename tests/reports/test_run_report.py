@@ -18,12 +18,12 @@ from command import check_refused, manyheads
 from hostile import HOSTILE
 from manyheads import load_recipe, train
 from manyheads.errors import UserError
+from manyheads.inference.intervals import wilson_interval
 from manyheads.reports.error_analysis import slices, suspicious_labels, word_pieces, worst_errors
 from manyheads.reports.facts import RunFacts
 from manyheads.reports.finding import Finding
 from manyheads.reports.findings import find_problems
 from manyheads.reports.headlines import headlines
-from manyheads.reports.intervals import wilson_interval
 from manyheads.reports.pages.run import run_report
 from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.reports.write import check_figure_format, write_report

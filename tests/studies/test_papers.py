@@ -11,9 +11,9 @@ from rich.console import Console
 
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
-from manyheads.parts.metrics import score
+from manyheads.parts.metrics import measured_by, score
 from manyheads.parts.samplers import SamplerInput
-from manyheads.studies.columns import OVERALL, measured_by
+from manyheads.studies.columns import OVERALL
 from manyheads.studies.config import SCALES
 from manyheads.studies.folder import StudyFolder
 from manyheads.studies.load import load_study, shipped_studies

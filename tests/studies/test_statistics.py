@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from building import NUMBERS, ORDINAL, TWO, a_task
+from manyheads.inference import bootstrap
+from manyheads.inference.bootstrap import DRAWS, draw_counts, drawn_metric
 from manyheads.parts.metrics import score
-from manyheads.studies import bootstrap
-from manyheads.studies.bootstrap import draw_counts, drawn_metric
-from manyheads.studies.statistics import DRAWS, Difference, difference, holm, median_difference, verdicts
+from manyheads.studies.statistics import Difference, difference, holm, median_difference, verdicts
 
 
 def test_a_difference_by_hand() -> None:

@@ -126,11 +126,18 @@ def test_every_tasks_pass_is_evaluated_and_the_log_says_whose(recipe_file: Calla
 
 
 def test_a_recipe_without_phases_is_one() -> None:
-    recipe = load_recipe({"defaults": "0.1", "tasks": {"a": {"train": "a.csv"}}, "training": {"epochs": 3, "max_steps": 4}})
+    recipe = load_recipe(
+        {"defaults": "0.1", "tasks": {"a": {"train": "a.csv"}}, "training": {"epochs": 3, "max_steps": 4}}
+    )
     schedule = plan_schedule(recipe, SamplerInput({"a": 8}, {"a": 4}, 0))
     assert (len(schedule.phases), schedule.epoch_ends, schedule.steps, schedule.uncut_steps) == (1, [2, 4], 4, 6)
     two = load_recipe(
-        {"defaults": "0.1", "tasks": {"a": {"train": "a.csv"}}, "training": {"max_steps": 2}, "phases": [{"epochs": 1}, {"epochs": 2}]}
+        {
+            "defaults": "0.1",
+            "tasks": {"a": {"train": "a.csv"}},
+            "training": {"max_steps": 2},
+            "phases": [{"epochs": 1}, {"epochs": 2}],
+        }
     )
     cut = plan_schedule(two, SamplerInput({"a": 8}, {"a": 4}, 0))
     assert (len(cut.phases), cut.steps, cut.uncut_steps) == (1, 2, 6), "the second phase is left out, and it is known"

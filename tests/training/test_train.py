@@ -56,6 +56,12 @@ def test_run_folder_holds_what_it_should(toy_recipe: ToyRecipe) -> None:
     }  # 27 rows make 4 batches, and are passed over again
 
 
+def test_a_recipe_may_be_a_dict_or_a_path(toy_recipe: ToyRecipe, recipe_file: Callable[..., Path]) -> None:
+    few_steps = {"training.max_steps": 1}
+    assert train(toy_recipe(name="dict"), few_steps, quiet=True).metrics["steps"] == 1
+    assert train(str(recipe_file(name="path")), overrides=few_steps, quiet=True).folder.name == "path"
+
+
 @pytest.mark.slow
 @pytest.mark.numeric
 def test_training_learns(toy_recipe: ToyRecipe) -> None:
@@ -104,7 +110,7 @@ def test_best_opens_with_transformers_and_gives_the_same_states(toy_recipe: ToyR
 def test_reloaded_run_evaluates_to_the_same_metrics(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe())
     again = Run(run.folder)
-    assert again.evaluate().to_json() == run.metrics["dev"]
+    assert again.evaluate().metrics == run.metrics["dev"]["metrics"]
     assert again.metrics == run.metrics
 
 
@@ -293,7 +299,7 @@ def test_a_transformers_encoder_trains_and_reloads(toy_recipe: ToyRecipe, tmp_pa
     shutil.copy(toy_encoder / "tokenizer.json", tmp_path / "distil")
     run = run_recipe(toy_recipe(encoder=str(tmp_path / "distil")))
     assert type(run.model.encoder).__name__ == "AutoEncoder"
-    assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]
+    assert Run(run.folder).evaluate().metrics == run.metrics["dev"]["metrics"]
 
 
 @pytest.mark.slow
@@ -436,7 +442,7 @@ def test_poolers_moved_into_heads_train_apart_and_are_opened_again(toy_recipe: T
     for number, weight in enumerate(moved):
         assert 0 < (weight - start).abs().max() < 0.1, "learnt, and not far from where it began"
         assert not any(torch.equal(weight, other) for other in moved[number + 1 :])
-    assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]
+    assert Run(run.folder).evaluate().metrics == run.metrics["dev"]["metrics"]
 
 
 @pytest.mark.slow
@@ -448,7 +454,7 @@ def test_shared_pooler_trains_and_is_saved_with_the_encoder(toy_recipe: ToyRecip
     trained = weights_of(run.folder / "best")["encoder.pooler.weight"]
     assert not torch.equal(trained, AutoModel.from_pretrained(start).pooler.dense.weight)
     assert torch.equal(trained, AutoModel.from_pretrained(run.folder / "best").pooler.dense.weight)
-    assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]
+    assert Run(run.folder).evaluate().metrics == run.metrics["dev"]["metrics"]
 
 
 @pytest.mark.slow
@@ -457,5 +463,5 @@ def test_other_encodings_train_beside_a_single_sentence_task_and_reload(toy_reci
     recipe = toy_recipe()
     recipe["tasks"]["near"] |= {"encoding": encoding, "pooling": "mean", "head": {"name": "hidden", "units": 8}}
     run = run_recipe(recipe)
-    assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]
+    assert Run(run.folder).evaluate().metrics == run.metrics["dev"]["metrics"]
     assert Run(run.folder).model.tasks["near"].encoding.name == encoding

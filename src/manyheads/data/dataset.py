@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,17 @@ class Dataset:
     # [rows] class indices (int64) or numbers (float64), or [rows, classes] 0 and 1 (int64), or a class index per word
     labels: Column | None
     row_numbers: np.ndarray | None = None  # which rows of `raw` these are; None: all
-    skipped: int = 0  # bad rows that were dropped
+    bad: list[BadRow] = field(default_factory=list)  # rows that were dropped
 
     def __len__(self) -> int:
         if self.row_numbers is None:
             return len(self.raw)
         return len(self.row_numbers)
+
+    @property
+    def skipped(self) -> int:
+        """How many bad rows were dropped."""
+        return len(self.bad)
 
     @property
     def texts(self) -> tuple[Strings, ...]:
@@ -137,7 +142,7 @@ def label_rows(
         raise UserError(f"{location}: no usable row in {', '.join(raw.sources)}.", code="no-rows")
     if not blanks and usable < len(dataset):
         dataset = dataset.take(np.flatnonzero(dataset.labelled))
-    dataset.skipped = len(bad)
+    dataset.bad = sorted(bad)
     return dataset
 
 

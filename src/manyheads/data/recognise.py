@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 import yaml
 
@@ -30,7 +31,7 @@ def recognise_columns(
 ) -> Columns:
     """The text and label columns by their names, where the recipe does not say which they are."""
     names = list(filter(None, chunk.columns))
-    texts = tuple(text or ()) or _recognise_texts(names)
+    texts = tuple(text or ()) or recognise_texts(names)
     candidates = [name for name in names if name not in (*ID_NAMES, id_column)]
     if not texts:
         label = label or _first_of(LABEL_NAMES, set(names)) or ()
@@ -70,7 +71,8 @@ def check_columns(source: Source, split: str, chunk: Chunk, columns: Columns, lo
             )
 
 
-def _recognise_texts(names: list[str]) -> tuple[str, ...]:
+def recognise_texts(names: Collection[str]) -> tuple[str, ...]:
+    """The text columns by their usual names; empty where there are none."""
     for pair in PAIR_NAMES:
         if set(pair) <= set(names):
             return pair

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,17 @@ def _check_parts_exist(folder: Path, content: ModelFile, tasks: dict[str, Task])
 
 def is_registered(family: str, name: str) -> bool:
     return any(part.name == name for part in registry.parts(family))
+
+
+def check_metrics(tasks: Iterable[Task], file: Path) -> None:
+    """Prediction needs no metrics; evaluation does."""
+    missing: dict[str, None] = {}
+    for task in tasks:
+        for metric in task.metrics:
+            if not is_registered("metrics", metric.name):
+                missing[f"metrics/{metric.name}"] = None
+    if missing:
+        raise unknown_parts(file, list(missing), {})
 
 
 class UnknownParts(UserError):

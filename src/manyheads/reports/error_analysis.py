@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyheads.reports.intervals import Z, wilson_interval
+from manyheads.inference.intervals import Z, wilson_interval
 from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.tokens.tokenizer import Tokenizer
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from manyheads.parts.metrics import primary
+from manyheads.inference.intervals import metric_intervals
+from manyheads.parts.metrics import measured_by, primary
 from manyheads.reports.facts import RunFacts
-from manyheads.reports.intervals import wilson_interval
 from manyheads.reports.sharing import effect_of_sharing
 from manyheads.reports.task_predictions import TaskPredictions
-from manyheads.studies.bootstrap import drawn_metric
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ def headlines(facts: RunFacts) -> list[Headline]:
                 task=task_name,
                 metric=metric,
                 value=value,
-                interval=_interval(predictions, metric, value, facts.metrics["data"][f"{task_name} dev"]),
+                interval=_interval(predictions, metric, value),
                 examples=len(predictions.labels),
                 sharing=effect_of_sharing(facts, task_name),
                 baselines=baselines,
@@ -62,16 +59,10 @@ def headlines(facts: RunFacts) -> list[Headline]:
     return headlines
 
 
-def _interval(predictions: TaskPredictions, metric: str, value: float | None, dev: str) -> Interval | None:
-    """None where there is no interval. `dev` is the fingerprint of the dev data."""
-    count = len(predictions.labels)
-    draws = drawn_metric(predictions.task, metric, predictions.predictions, predictions.labels, dev)
-    draws = draws[np.isfinite(draws)]
-    low = high = 0.0
-    if len(draws) > 1:
-        low, high = np.quantile(draws, [0.025, 0.975])
-    if metric == "accuracy" and value is not None:
-        low, high = wilson_interval(value, count)
-    if high > low and count > 1:
-        return Interval(float(low), float(high))
-    return None
+def _interval(predictions: TaskPredictions, metric: str, value: float | None) -> Interval | None:
+    """None where there is no interval."""
+    task = measured_by(predictions.task, metric)
+    interval = metric_intervals(task, {metric: value}, predictions.predictions, predictions.labels)[metric]
+    if interval is None:
+        return None
+    return Interval(*interval)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from manyheads.console import BASELINES
+from manyheads.inference.intervals import Z
 from manyheads.parts.metrics import better, worse_by
 from manyheads.parts.metrics.base import find
 from manyheads.reports.facts import RunFacts
 from manyheads.reports.finding import Finding
 from manyheads.reports.headlines import Headline
-from manyheads.reports.intervals import Z
 from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.tasks.task import Task
 
