@@ -55,7 +55,7 @@ def test_lines_count_from_the_first_and_rows_of_another_width_are_bad(tmp_path: 
     chunk = read(tmp_path, "x.tsv", "1\ta\n0\n\n1\tb\tc\n0\td\n", columns=LABEL_TEXT)
     assert chunk.cells == [["1", "a"], None, None, ["0", "d"]]
     assert chunk.lines == [1, 2, 4, 5]
-    assert chunk.faults == ["1 cells where `columns` has 2", "3 cells where `columns` has 2"]
+    assert chunk.faults == ["1 cells where there are 2 columns", "3 cells where there are 2 columns"]
 
 
 def test_the_delimiter_is_the_one_that_fits_the_columns_not_the_most_frequent(tmp_path: Path) -> None:

@@ -84,6 +84,10 @@ def test_the_columns_that_are_there_are_named(tmp_path: Path) -> None:
             "question,asked,topic\nwhat is up,1 May,a\nwho,2 May,b\nwhere,3 May,a\n",
             "label: Name it in the recipe, for example `label: topic`.",
         ),
+        (
+            "question,language,topic\nwhat is up,en,a\nwho,en,b\n",
+            "label: Name it in the recipe, for example `label: topic`.",
+        ),
         ("stars,body\n3,a fine film\n", "text: Name it in the recipe, for example `text: body`."),
         ("label,body\nvery long name of a class,short\n", "text: Name it in the recipe, for example `text: body`."),
         (
@@ -125,6 +129,11 @@ def test_a_header_that_looks_like_data_is_said(tmp_path: Path, content: str, nam
     assert advice(tmp_path, content, name=name) == (
         f"text: Its first line looks like data: a file without a header needs `columns`, perhaps `{expected}`."
     )
+
+
+def test_keys_of_json_are_never_taken_for_data(tmp_path: Path) -> None:
+    content = '{"body": "body", "stars": 3}\n'
+    assert advice(tmp_path, content, name="x.jsonl") == "text: Name it in the recipe, for example `text: body`."
 
 
 def test_a_long_first_text_is_cut_in_the_list_of_columns(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_lines_of_a_txt_file_are_the_texts_of_test_whatever_the_column_is_called
     assert data.test is not None
     assert [side.to_pylist() for side in data.test.texts] == [['"One', "three"], ['two"', "four"]]
     (tmp_path / "lines.txt").write_text("a line without a tab\n")
-    assert "lines.txt:1: 1 cells where `columns` has 2" in refusal(tmp_path, train="pairs.csv", test="lines.txt")
+    assert "lines.txt:1: 1 cells where there are 2 columns" in refusal(tmp_path, train="pairs.csv", test="lines.txt")
 
 
 def test_tasks_that_read_a_file_differently_do_not_share_its_rows(tmp_path: Path) -> None:

@@ -122,10 +122,10 @@ def _describe_many(classes: ClassCounts, by_size: list[str]) -> tuple[str, tuple
 
 
 def _list_classes(names: list[str]) -> str:
-    shown = ", ".join(map(quote_class, names[:SHOWN_CLASSES]))
+    text = ", ".join(map(quote_class, names[:SHOWN_CLASSES]))
     if len(names) > SHOWN_CLASSES:
-        shown += f" and {len(names) - SHOWN_CLASSES} more"
-    return shown
+        text += f" and {len(names) - SHOWN_CLASSES} more"
+    return text
 
 
 def _check_shift(split: Split, classes: ClassCounts, train: ClassCounts) -> Iterator[Finding]:
@@ -145,12 +145,12 @@ def _check_shift(split: Split, classes: ClassCounts, train: ClassCounts) -> Iter
     if distance - expected <= SHARES_APART:
         return
     largest_first = sorted(changes, key=changes.__getitem__, reverse=True)
-    shown: list[str] = []
+    sentences: list[str] = []
     for name in largest_first[: min(SHOWN_CHANGES, len(changes) - 1)]:  # of two classes one says it all
         in_train = f"{train.counts[name]:,} of {train.total:,} {train.unit} of train ({train.share(name)})"
         in_dev = f"{classes.counts[name]:,} of {classes.total:,} of dev ({classes.share(name)})"
-        shown.append(f"{quote_class(name)} has {in_train}, {in_dev}")
-    message = f"Classes have other shares in dev than in train: {'; '.join(shown)}."
+        sentences.append(f"{quote_class(name)} has {in_train}, {in_dev}")
+    message = f"Classes have other shares in dev than in train: {'; '.join(sentences)}."
     count, total = round(distance * classes.total), classes.total
     yield Finding(split.task, "train/dev", "shift", "warning", count, total, message)
 

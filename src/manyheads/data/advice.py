@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from pathlib import Path
 
 from manyheads.config.task import Source
 from manyheads.data.chunk import Chunk
-from manyheads.data.readers import is_lines
+from manyheads.data.readers import file_format, is_lines
 
 FRACTION = re.compile(r"-?\d+\.\d+")
 LOOKED_AT = 1000  # rows
@@ -33,10 +34,11 @@ def guess_texts(chunk: Chunk, names: Collection[str]) -> list[str]:
 
 
 def guess_label(chunk: Chunk, names: Collection[str]) -> list[str]:
-    """Of these columns the one with the fewest different cells; none of none."""
+    """Of these columns the one with the fewest different cells, but more than one; none of none."""
 
-    def different_cells(name: str) -> int:
-        return len(set(_cells(chunk, name)))
+    def different_cells(name: str) -> tuple[bool, int]:
+        count = len(set(_cells(chunk, name)))
+        return count == 1, count
 
     return sorted(names, key=different_cells)[:1]
 
@@ -62,7 +64,7 @@ def layout_advice(source: Source, chunk: Chunk) -> str:
             " A txt file has a text per line; where a label and a space stand before it, set `format: txt` and "
             "`columns: [label, text]`."
         )
-    if _looks_like_data(chunk):
+    if file_format(source, Path(source.file)) in ("csv", "tsv") and _looks_like_data(chunk):
         columns = ", ".join(_likely_names(chunk))
         return f" Its first line looks like data: a file without a header needs `columns`, perhaps `[{columns}]`."
     return ""

@@ -36,10 +36,10 @@ def read_delimited(path: Path, source: Source, file_format: str) -> Iterator[Chu
         csv_rows = _rows_with_lines(path, reader)
         if source.columns is None:
             columns, csv_rows = _read_header(path, csv_rows)
-            rows = _check_widths(csv_rows, len(columns), "the header", delimiter)
+            rows = _check_widths(csv_rows, len(columns), f"the header has {len(columns)}", delimiter)
         else:
             columns = source.columns
-            rows = _check_widths(csv_rows, len(columns), "`columns`", delimiter)
+            rows = _check_widths(csv_rows, len(columns), f"there are {len(columns)} columns", delimiter)
             rows = _without_header(path, rows, columns)
         yield from in_chunks(columns, rows)
 
@@ -81,7 +81,7 @@ def _cut_lines(text: TextIO, width: int, delimiter: str | None) -> Iterator[Row]
         if len(cells) == width:
             yield number, cells, ""
         else:
-            yield number, None, f"{len(cells)} cells where `columns` has {width}"
+            yield number, None, f"{len(cells)} cells where there are {width} columns"
 
 
 def _without_header(path: Path, rows: Iterator[Row], columns: list[str]) -> Iterator[Row]:
@@ -144,12 +144,12 @@ def _read_header(path: Path, rows: Iterator[_CsvRow]) -> tuple[list[str], Iterat
     return columns, chain(first_rows, rows)
 
 
-def _check_widths(rows: Iterator[_CsvRow], width: int, named_by: str, delimiter: str) -> Iterator[Row]:
+def _check_widths(rows: Iterator[_CsvRow], width: int, expected: str, delimiter: str) -> Iterator[Row]:
     for first_line, last_line, cells in rows:
         if not cells:
             continue
         if len(cells) != width:
-            fault = f"{len(cells)} cells where {named_by} has {width}"
+            fault = f"{len(cells)} cells where {expected}"
             if len(cells) < width and any(delimiter in cell or "\n" in cell for cell in cells):
                 fault += f"; a quoted cell takes in its neighbours: {QUOTES_AS_LETTERS}"
             yield first_line, None, fault

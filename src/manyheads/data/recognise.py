@@ -64,10 +64,11 @@ def check_columns(source: Source, split: str, chunk: Chunk, columns: Columns, lo
     """A column that the file does not have is an error that names those it has."""
     for name in (*columns.text, *label_columns(columns), columns.id):
         if name is not None and name not in chunk.columns:
-            known = nearest(name, shown_names(chunk))
+            known_columns = nearest(name, shown_names(chunk))
             advice = layout_advice(source, chunk)
             raise UserError(
-                f"{location}: {source_name(source, split)}: no column '{name}'.{known}{advice}", code="unknown-column"
+                f"{location}: {source_name(source, split)}: no column '{name}'.{known_columns}{advice}",
+                code="unknown-column",
             )
 
 
