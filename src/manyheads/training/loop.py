@@ -106,16 +106,17 @@ class Work(Protocol):
 def run_steps(work: Work, checkpoint_every: int | None, reporter: Reporter, processes: Processes) -> None:
     """All steps, from the first or from where an old run stopped: step, evaluate, save; stop where a signal asks."""
     progress, checkpoints = work.progress, checkpoints_of(work.folder)
-    with stop_signals() as signals, reporter.job(work.name, work.steps, progress.step) as bar:
-        work.start()
-        while progress.step < work.steps and work.ready():
-            stopping = work.step(bool(signals))
-            bar.update(progress.step, progress.status())
-            epoch_over = work.end_step()
-            stopping = stopping or (processes.count == 1 and bool(signals))
-            checkpoint_due = checkpoint_every is not None and progress.step % checkpoint_every == 0
-            if processes.main and (epoch_over or stopping or checkpoint_due):
-                work.state.save(checkpoints, progress.step)
-            if stopping and progress.step < work.steps:
-                processes.wait()  # for the one that saves
-                raise Interrupted.run(work.folder, progress.step, signals[0] if signals else signal.SIGTERM)
+    with stop_signals() as signals:
+        work.start()  # before the bar, whose estimate is of steps
+        with reporter.job(work.name, work.steps, progress.step) as bar:
+            while progress.step < work.steps and work.ready():
+                stopping = work.step(bool(signals))
+                bar.update(progress.step, progress.status())
+                epoch_over = work.end_step()
+                stopping = stopping or (processes.count == 1 and bool(signals))
+                checkpoint_due = checkpoint_every is not None and progress.step % checkpoint_every == 0
+                if processes.main and (epoch_over or stopping or checkpoint_due):
+                    work.state.save(checkpoints, progress.step)
+                if stopping and progress.step < work.steps:
+                    processes.wait()  # for the one that saves
+                    raise Interrupted.run(work.folder, progress.step, signals[0] if signals else signal.SIGTERM)
