@@ -174,14 +174,14 @@ class Training(Model):
     needs a learning rate of another size."""
     momentum: Share = 0.0
     """Momentum of 'sgd'."""
-    learning_rate: float = Field(5e-5, gt=0)
+    learning_rate: float = Field(1e-4, gt=0)
     """Peak learning rate."""
     schedule: Shape = "linear"
     """How the rate goes on after the warm-up: to 0 in a line or a half cosine wave, or 'constant'."""
     warmup: float = Field(0.1, ge=0, le=1)
     """Share of the steps in which the rate rises from 0 to its peak."""
-    head_learning_rate: float | None = Field(None, gt=0)
-    """Peak learning rate of the heads; by default learning_rate."""
+    head_learning_rate: float | None = Field(1e-3, gt=0)
+    """Peak learning rate of the heads; null is learning_rate."""
     layer_decay: float = Field(1.0, gt=0, le=1)
     """What each layer's rate is of that of the layer above it; the topmost has learning_rate."""
     layer_learning_rates: LayerFactors | None = None
