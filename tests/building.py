@@ -52,7 +52,7 @@ def a_task(**given: Any) -> Task:
         "columns": SINGLE if factory.texts == 1 else PAIR,
         "labels": labels,
         "encoding": encoding,
-        "pooling": choice(given.pop("pooling", brought or factory.pooling)),
+        "pooling": choice(given.pop("pooling", brought or ("mean" if similarity else "head-pooler"))),
         "head": head,
         "output": choice(given.pop("output", "similarity" if similarity else "raw")),
         "loss": choice(given.pop("loss", loss)),

@@ -1,7 +1,8 @@
 """Run the command that a user would run, in a process of its own.
 
 Starting Python and importing torch takes seconds; a warm process that has done so forks one child per command. Each
-child is a real process with its own arguments, environment, input and output, and can really be killed.
+child is a real process with its own arguments, environment, input and output, and can really be killed. Several may be
+under way at once: each has a parent of its own that waits for it.
 """
 
 from __future__ import annotations
@@ -12,21 +13,32 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 SERVER = """
 import json, os, sys, traceback
-import accelerate, datasets, scipy.stats, sklearn.metrics, torch._dynamo, transformers, transformers.models.bert
+import accelerate, datasets, scipy.stats, sklearn.metrics, torch._dynamo, torchjd.aggregation
+import transformers, transformers.models.bert
 import manyheads.cli.app, manyheads.cli.demo, manyheads.cli.doctor, manyheads.training.loop
+parents = []  # of commands
 for line in sys.stdin:
     job = json.loads(line)
+    parents = [parent for parent in parents if os.waitpid(parent, os.WNOHANG)[0] == 0]
+    parent = os.fork()
+    if parent:
+        parents.append(parent)
+        continue
     child = os.fork()
     if child:
         print(child, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-        continue
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with open(job["code"] + ".part", "w") as file:
+            file.write(str(code))
+        os.rename(job["code"] + ".part", job["code"])  # whole, as soon as it is there
+        os._exit(0)
     for number, name, flags in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_WRONLY), (2, "stderr", os.O_WRONLY)):
         os.dup2(os.open(job[name], flags), number)
     sys.stdin = open(0, closefd=False)
@@ -45,6 +57,9 @@ for line in sys.stdin:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # at once: tearing down so many modules takes seconds
+for parent in parents:
+    os.waitpid(parent, os.WNOHANG)
+os._exit(0)
 """
 
 
@@ -52,7 +67,6 @@ for line in sys.stdin:
 class Started:
     """A command under way."""
 
-    server: subprocess.Popen[str]
     process: int
     folder: tempfile.TemporaryDirectory[str]
     words: list[str]
@@ -61,8 +75,10 @@ class Started:
         os.kill(self.process, signal)
 
     def wait(self) -> subprocess.CompletedProcess[str]:
-        assert self.server.stdout
-        code = int(self.server.stdout.readline())
+        code_file = Path(self.folder.name) / "code"
+        while not code_file.exists():
+            time.sleep(0.005)
+        code = int(code_file.read_text())
         found = [(Path(self.folder.name) / name).read_text() for name in ("stdout", "stderr")]
         self.folder.cleanup()
         return subprocess.CompletedProcess(self.words, code, *found)
@@ -77,12 +93,18 @@ def _warm() -> subprocess.Popen[str]:
             [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         _server.append(server)
-        atexit.register(server.kill)
+        atexit.register(_end, server)
     return _server[0]
 
 
+def _end(server: subprocess.Popen[str]) -> None:
+    assert server.stdin
+    server.stdin.close()
+    server.wait()
+
+
 def start(*words: str | Path, stdin: str = "", before: str = "") -> Started:
-    """Start a command; `before` is code that its process runs first. One at a time."""
+    """Start a command; `before` is code that its process runs first."""
     server = _warm()
     assert server.stdin
     assert server.stdout
@@ -90,10 +112,11 @@ def start(*words: str | Path, stdin: str = "", before: str = "") -> Started:
     files = {name: str(Path(folder.name) / name) for name in ("stdin", "stdout", "stderr")}
     for name, file in files.items():
         Path(file).write_text(stdin if name == "stdin" else "")
+    files["code"] = str(Path(folder.name) / "code")
     job: dict[str, Any] = {"words": list(map(str, words)), "env": dict(os.environ), "before": before, **files}
     server.stdin.write(json.dumps(job) + "\n")
     server.stdin.flush()
-    return Started(server, int(server.stdout.readline()), folder, job["words"])
+    return Started(int(server.stdout.readline()), folder, job["words"])
 
 
 def manyheads(

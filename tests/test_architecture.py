@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from manyheads.registry import parts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -124,6 +126,7 @@ def first_to_import_torch(modules: list[str]) -> tuple[list[str], bool]:
     return blamed, has_transformers
 
 
+@pytest.mark.slow
 def test_rooms_before_the_encoder_import_no_torch() -> None:
     """It takes seconds to import: reading recipes, data and tokens must not wait for it."""
     order = rooms_in_order()

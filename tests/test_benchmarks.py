@@ -14,8 +14,6 @@ from manyheads.tasks.resolve import load_recipe
 from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import assemble
 
-pytestmark = pytest.mark.slow
-
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
@@ -57,6 +55,7 @@ def test_all_ways_of_pcgrad_give_the_same_gradient(
     assert conflicting, "surgery is seen to act"
 
 
+@pytest.mark.slow
 def test_rivals_in_training_read_the_same_word_pieces_and_labels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

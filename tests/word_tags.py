@@ -62,7 +62,7 @@ class WordTags(Classification):
     def describe(self, predictions: Any, task: Task) -> list[dict[str, Any]]:
         described: list[dict[str, Any]] = []
         for probabilities in predictions:  # [words, tags] of each example
-            described.append({"prediction": [task.labels.names[tag] for tag in self.decode(probabilities)]})
+            described.append({"prediction": [task.labels.names[tag] for tag in self.decode(probabilities, task)]})
         return described
 
     def as_text(self, prediction: Any, task: Task) -> str:

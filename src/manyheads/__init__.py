@@ -1,7 +1,7 @@
 """manyheads: one shared BERT-family encoder, many task heads, trained together.
 
 import manyheads
-run = manyheads.train(manyheads.load_recipe("recipe.yaml"))
+run = manyheads.train("recipe.yaml")
 run.predict("sentiment", ["A warm and funny film."])
 """
 

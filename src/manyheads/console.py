@@ -14,6 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 SECONDS_BETWEEN_LINES = 15.0
 WIDTH_OF_FILES = 160  # of tables that are not printed to a terminal
+# keys of metrics.json whose metrics stand beside the model's, and what people see above them
+BASELINES = {"frozen": "frozen probe", "majority": "majority"}
 
 
 class Reporter:
@@ -25,15 +27,16 @@ class Reporter:
     def say(self, text: str) -> None:
         self.console.print(text, markup=False)
 
-    def job(self, name: str, total: int, completed: int = 0) -> Job:
-        return Job(self.console, name, total, completed)
+    def job(self, name: str, total: int, completed: int = 0, delay: float = 0.0) -> Job:
+        """`delay`: nothing is shown before so many seconds, so that a short job is silent."""
+        return Job(self.console, name, total, completed, delay)
 
 
 class Job:
     """A progress bar with a running status: counts, speed, time left. Where there is no terminal, a line at times."""
 
-    def __init__(self, console: Console, name: str, total: int, completed: int) -> None:
-        self.console, self.name, self.total = console, name, total
+    def __init__(self, console: Console, name: str, total: int, completed: int, delay: float = 0.0) -> None:
+        self.console, self.name, self.total, self.delay = console, name, total, delay
         self.completed, self.completed_before = completed, completed
         self.live: Progress | None = None
         if console.is_terminal:
@@ -48,21 +51,24 @@ class Job:
 
     def __enter__(self) -> Job:
         self.began = self.printed = time.monotonic()
-        if self.live:
+        if self.live and not self.delay:
             self.live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.live:
+        if self.live and self.live.live.is_started:
             self.live.stop()
 
     def update(self, completed: int, status: str = "") -> None:
         """`status` is what this job knows besides its count, such as losses."""
         self.completed = completed
+        if time.monotonic() - self.began < self.delay:
+            return
         status = "  ".join(filter(None, [status, f"{self.time_left()} left"]))
         if self.live:
+            self.live.start()
             self.live.update(self.bar, completed=completed, status=status)
         elif time.monotonic() - self.printed >= SECONDS_BETWEEN_LINES or completed == self.total:
             self.printed = time.monotonic()
@@ -109,25 +115,37 @@ def print_table(lines: Sequence[Mapping[str, Any]], as_json: bool) -> None:
 
 
 def print_metrics(metrics: dict[str, Any], as_json: bool) -> None:
-    """A line per task and metric; beside it the same model before training, where that was measured."""
+    """A line per task and metric; beside it the same model before training and baselines, where they were measured."""
     if os.environ.get("RANK", "0") != "0":
         return  # of several processes the first prints
     if as_json:
         print_json(metrics)
         return
     dev, before = metrics["dev"], metrics.get("before")
+    baselines = {title: metrics[key] for key, title in BASELINES.items() if metrics.get(key)}
     lines: list[dict[str, Any]] = []
     for task, scores in dev["metrics"].items():
         for metric, value in scores.items():
             line = {"task": task, "metric": metric}
             if before:
                 line["before training"] = before["metrics"][task][metric]
-            lines.append({**line, "dev": value, "examples": dev["examples"][task]})
+            line["dev"] = value
+            for title, baseline in baselines.items():
+                line[title] = or_dash(baseline["metrics"].get(task, {}).get(metric))
+            lines.append({**line, "examples": dev["examples"][task]})
     line = {"task": "overall", "metric": ""}
     if before:
         line["before training"] = before["overall"]
-    lines.append({**line, "dev": dev["overall"], "examples": ""})
+    line["dev"] = dev["overall"]
+    for title, baseline in baselines.items():
+        line[title] = or_dash(baseline.get("overall"))
+    lines.append({**line, "examples": ""})
     print_table(lines, False)
+
+
+def or_dash(value: float | None) -> float | str:
+    """What a baseline does not have, such as the correlation of a constant, is no fault that a word should point at."""
+    return "–" if value is None else value
 
 
 def _format_value(value: Any) -> str:

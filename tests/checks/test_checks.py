@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,6 @@ from command import check_refused, manyheads
 from manyheads import load_recipe
 from manyheads.checks.check import check_data
 from manyheads.checks.findings import Finding
-
-pytestmark = pytest.mark.slow
 
 MOODS = ["bad", "good"]
 
@@ -54,7 +53,7 @@ HEADER = "id,text,label\n"
 def test_clean_data_has_nothing_but_its_balance(tmp_path: Path, toy_encoder: Path) -> None:
     found = check(write(tmp_path, toy_encoder, HEADER + rows(0), HEADER + rows(100)))
     assert only_notes_on_balance(found)
-    assert found["train", "balance"].message == "Labels of train: bad 4 (50%), good 4 (50%)."
+    assert found["train", "balance"].message == "Labels of train: 'bad' 4 (50%), 'good' 4 (50%)."
 
 
 @pytest.mark.parametrize(("bad_rows", "severity"), [("error", "error"), ("skip", "warning")])
@@ -153,6 +152,14 @@ def test_texts_that_another_task_trains_on(tmp_path: Path, toy_encoder: Path) ->
     assert found[0].examples[0] == "dev.csv:3 and pairs.csv:2: «the film number 101»"
 
 
+def test_tasks_that_read_the_same_rows_are_not_compared(tmp_path: Path, toy_encoder: Path) -> None:
+    recipe = write(tmp_path, toy_encoder, "text,a,b\nx,1,0\ny,0,1\nz,1,1\n", "text,a,b\nx,1,0\nw,0,1\n", label="a")
+    recipe["tasks"]["other"] = {**recipe["tasks"]["t"], "label": "b"}
+    kinds = [(one.task, one.kind) for one in check_data(load_recipe(recipe))]
+    assert ("t", "overlap") in kinds
+    assert not [kind for _, kind in kinds if kind == "other-task"], "that its own train has them is said"
+
+
 def test_odd_characters(tmp_path: Path, toy_encoder: Path) -> None:
     extra = '90,"a """"b"""" c",good\n91,one "quoted" word,bad\n92,caf\ufffd,good\n93,bell\x07 rings,bad\n'
     found = check(write(tmp_path, toy_encoder, HEADER + rows(0) + extra))
@@ -200,15 +207,80 @@ def test_without_an_encoder_the_rest_is_checked(tmp_path: Path) -> None:
     assert one.message.startswith("Truncation was not checked: encoder 'no-such-encoder'")
 
 
+def labelled(prefix: str, counts: dict[str, int]) -> str:
+    """A file with so many rows of each class."""
+    lines = [f"{prefix} {name} {i},{name}\n" for name, count in counts.items() for i in range(count)]
+    return "text,label\n" + "".join(lines)
+
+
 def test_class_balance(tmp_path: Path, toy_encoder: Path) -> None:
-    train = HEADER + "".join(f"{i},text {i},{'rare' if i == 0 else MOODS[i % 2]}\n" for i in range(30))
-    dev = HEADER + "".join(f"{i},other {i},{'bad' if i else 'good'}\n" for i in range(8))
-    found = check(write(tmp_path, toy_encoder, train, dev))
-    assert found["train", "balance"].severity == "warning"
-    assert found["train/dev", "missing-class"].message == "1 of 3 classes of train has no row in dev: rare."
+    train = labelled("train", {"bad": 14, "good": 185, "rare": 1})
+    found = check(write(tmp_path, toy_encoder, train, labelled("dev", {"bad": 7, "good": 1})))
+    one = found["train", "balance"]
+    assert (one.severity, one.message) == (
+        "warning",
+        "Labels of train: 'bad' 14 (7%), 'good' 185 (92%), 'rare' 1 (0.5%). "
+        "Imbalanced: 'good' has 185 times the rows of 'rare'.",
+    )
+    assert found["dev", "balance"].severity == "note", "of dev it is said by what it lacks, and how it differs"
+    assert found["train/dev", "missing-class"].message == "1 of 3 classes of train has no row in dev: 'rare'."
     one = found["train/dev", "shift"]
-    assert one.message == "Classes have other shares in dev than in train: bad is 47% of train, 88% of dev."
-    assert one.count == 3, "so many of 8 rows would need another label"
+    assert one.message == (
+        "Classes have other shares in dev than in train: 'bad' has 14 of 200 rows of train (7%), 7 of 8 of dev (88%); "
+        "'good' has 185 of 200 rows of train (92%), 1 of 8 of dev (12%)."
+    )
+    assert one.count == 6, "so many of 8 rows would need another label"
+
+
+def test_many_classes_are_said_by_their_sizes_and_named_whole(tmp_path: Path, toy_encoder: Path) -> None:
+    names = [f"a rather long name of an intent, number {number}" for number in range(20)]
+    counts = {name: 1 + 2 * number for number, name in enumerate(names)}
+    found = check(write(tmp_path, toy_encoder, f"label\ttext\n{tabbed(counts)}", kind="classification"))
+    one = found["train", "balance"]
+    assert one.message == (
+        f"Labels of train: 20 classes with 1 to 39 of 400 rows. Imbalanced: '{names[19]}' has 39 times the rows of "
+        f"'{names[0]}'."
+    )
+    fewest, most = one.examples
+    assert fewest.startswith(f"fewest: '{names[0]}' 1 (0.25%), '{names[1]}' 3 (0.75%), '{names[2]}' 5 (1.2%), ")
+    assert most.startswith(f"most: '{names[19]}' 39 (9.8%), '{names[18]}' 37 (9.2%), ")
+    equal = check(write(tmp_path, toy_encoder, f"label\ttext\n{tabbed(dict.fromkeys(names, 3))}"))
+    assert equal["train", "balance"].message == "Labels of train: 20 classes with 3 rows each."
+    assert equal["train", "balance"].examples == ()
+
+
+def tabbed(counts: dict[str, int]) -> str:
+    return "".join(f"{name}\ttext {name} {i}\n" for name, count in counts.items() for i in range(count))
+
+
+def test_missing_classes_are_counted_where_they_are_too_many_to_name(tmp_path: Path, toy_encoder: Path) -> None:
+    counts = {f"c{number:02}": 2 for number in range(20)}
+    found = check(write(tmp_path, toy_encoder, labelled("train", counts), labelled("dev", {"c00": 2, "c01": 2})))
+    message = found["train/dev", "missing-class"].message
+    assert message.startswith("18 of 20 classes of train have no row in dev: 'c02', 'c03', ")
+    assert message.endswith("'c13' and 6 more.")
+
+
+def test_classes_that_the_recipe_names_and_train_lacks(tmp_path: Path, toy_encoder: Path) -> None:
+    recipe = write(tmp_path, toy_encoder, labelled("train", {"a": 4, "b": 4}), labels=["a", "b", "c"])
+    one = check(recipe)["train", "balance"]
+    assert (one.severity, one.message) == (
+        "warning",
+        "Labels of train: 'a' 4 (50%), 'b' 4 (50%), 'c' 0 (0%). Without a row: 'c'.",
+    )
+
+
+def test_shares_that_differ_by_chance_alone_are_no_shift(tmp_path: Path, toy_encoder: Path) -> None:
+    """150 rows drawn at random from 30 equal classes: ½ Σ |p − q| is above 0.1, and says nothing."""
+    names = [f"c{number:02}" for number in range(30)]
+    drawn = random.Random(0).choices(names, k=150)
+    train, dev = dict.fromkeys(names, 20), {name: drawn.count(name) for name in names}
+    assert sum(abs(dev[name] / 150 - 1 / 30) for name in names) / 2 > 0.1
+    found = check(write(tmp_path, toy_encoder, labelled("train", train), labelled("dev", dev)))
+    assert ("train/dev", "shift") not in found
+    dev = {name: 11 if name < "c10" else 2 for name in names}
+    one = check(write(tmp_path, toy_encoder, labelled("train", train), labelled("dev", dev)))["train/dev", "shift"]
+    assert "'c00' has 20 of 600 rows of train (3.3%), 11 of 150 of dev (7.3%); 'c01' has" in one.message
 
 
 def test_regression_balance(tmp_path: Path, toy_encoder: Path) -> None:
@@ -222,8 +294,54 @@ def test_regression_balance(tmp_path: Path, toy_encoder: Path) -> None:
 def test_multi_label_classes_are_counted_apart(tmp_path: Path, toy_encoder: Path) -> None:
     train = HEADER + "1,a,red|blue\n2,b,red\n3,c,blue|red\n4,c,red\n"
     found = check(write(tmp_path, toy_encoder, train, kind="multi-label"))
-    assert found["train", "balance"].message == "Labels of train: blue 2 (50%), red 4 (100%)."
+    assert found["train", "balance"].message == "Labels of train: 'blue' 2 (50%), 'red' 4 (100%)."
     assert found["train", "conflicts"].count == 1
+
+
+def test_lists_of_classes_are_shown_as_lists(tmp_path: Path, toy_encoder: Path) -> None:
+    recipe = write(tmp_path, toy_encoder, "")
+    lines = ['{"text": "a", "label": ["red", "blue"]}', '{"text": "a", "label": ["red"]}', '{"text": "b", "label": []}']
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    recipe["tasks"]["t"]["train"] = "train.jsonl"
+    found = check(recipe)
+    assert found["train", "conflicts"].examples == ("train.jsonl:1 (red, blue) and train.jsonl:2 (red): «a»",)
+    assert found["train", "balance"].message == "Labels of train: 'blue' 1 (33%), 'red' 2 (67%)."
+
+
+# --- files as people have them ---------------------------------------------------------------------------------
+
+
+def test_how_files_are_read(tmp_path: Path, toy_encoder: Path) -> None:
+    """No header, quotes as letters, a text per line: line numbers and texts are those of the file."""
+    recipe = write(tmp_path, toy_encoder, 'bad\t"dull\ngood\t fine\ngood\t"dull\n', columns=["label", "text"])
+    recipe["tasks"]["t"]["quoting"] = "none"
+    (tmp_path / "lines.txt").write_text('a line\n"dull\n')
+    recipe["tasks"]["t"]["test"] = {"file": "lines.txt", "columns": "text"}
+    found = check(recipe)
+    assert found["train", "conflicts"].examples == ('train.csv:1 (bad) and train.csv:3 (good): «"dull»',)
+    assert found["train", "surrounding-spaces"].examples == ("train.csv:2: « fine»",)
+    assert found["train/test", "overlap"].examples[0] == 'train.csv:1 and lines.txt:2: «"dull»'
+    assert not [kind for _, kind in found if kind == "header"]
+
+
+def test_what_stops_training_is_said_once(tmp_path: Path, toy_encoder: Path) -> None:
+    found = check(write(tmp_path, toy_encoder, "good\ta fine film\nbad\ta dull film\ngood\tfine\n"))
+    assert list(found) == [("train", "unreadable")]
+    assert "a file without a header needs `columns`, perhaps `[label, text]`" in found["train", "unreadable"].message
+
+
+def test_swallowed_rows(tmp_path: Path, toy_encoder: Path) -> None:
+    train = 'label\ttext\ngood\t"open\nbad\tlost\ngood\tclosed"\nbad\tlast\ngood\tfine\n'
+    found = check(write(tmp_path, toy_encoder, train, format="tsv"))
+    assert found["train", "malformed-row"].examples == (
+        "train.csv:2: a quoted cell takes in 3 lines: where quotes are plain letters, set `quoting: none`",
+    )
+
+
+def test_spaces_at_the_end_of_a_long_text_are_shown(tmp_path: Path, toy_encoder: Path) -> None:
+    found = check(write(tmp_path, toy_encoder, f"text,label\n{'word ' * 30},good\nb,bad\n"))
+    (example,) = found["train", "surrounding-spaces"].examples
+    assert example == f"train.csv:2: «…{('word ' * 30)[-59:]}»"
 
 
 # --- the command -----------------------------------------------------------------------------------------------
@@ -235,6 +353,7 @@ def save(folder: Path, recipe: dict[str, Any]) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_command_on_clean_data(tmp_path: Path, toy_encoder: Path) -> None:
     file = save(tmp_path, write(tmp_path, toy_encoder, HEADER + rows(0), HEADER + rows(100)))
     result = manyheads("check", file, "--strict")
@@ -282,6 +401,7 @@ def test_command_names_missing_files(tmp_path: Path, toy_encoder: Path) -> None:
 # --- the real files: counts only -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_papers_data(shared_data: Path) -> None:
     found = check_data(load_recipe("best", {"data.root": str(shared_data)}))
     counts = {(one.task, one.split, one.kind): one.count for one in found}
@@ -297,6 +417,7 @@ def test_the_papers_data(shared_data: Path) -> None:
     assert not [one for one in found if one.severity == "error"]
 
 
+@pytest.mark.slow
 def test_more_real_files(shared_data: Path) -> None:
     tasks = {
         "cfimdb": {"train": "ids-cfimdb-train.csv", "dev": "ids-cfimdb-dev.csv"},
@@ -310,4 +431,7 @@ def test_more_real_files(shared_data: Path) -> None:
     blank = by_key["yelp", "train", "no-label"]
     assert (blank.severity, blank.count, blank.of) == ("error", 516, 5000)
     shift = by_key["extra", "train/dev", "shift"]
-    assert shift.message == "Classes have other shares in dev than in train: 0 is 20% of train, 62% of dev."
+    assert shift.message == (
+        "Classes have other shares in dev than in train: '0' has 11,213 of 55,893 rows of train (20%), "
+        "12,627 of 20,212 of dev (62%)."
+    )

@@ -15,8 +15,6 @@ from command import check_refused, manyheads
 from manyheads.registry import parts
 from manyheads.storage.cache import cache_folder
 
-pytestmark = pytest.mark.slow
-
 COMMANDS = ("train", "resume", "evaluate", "predict", "plan", "check", "recipes", "parts", "doctor", "demo")
 
 
@@ -55,6 +53,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "cli"
 
 
+@pytest.mark.slow
 def test_help_is_complete_and_does_not_load_torch() -> None:
     result = manyheads("--help")
     assert all(command in result.stdout for command in COMMANDS)
@@ -74,7 +73,7 @@ def test_evaluate_prints_a_table_or_json(trained: Path) -> None:
     for words in ("accuracy", "pearson", "overall"):
         assert words in table.stdout
     found = json.loads(manyheads("evaluate", trained, "--json").stdout)
-    assert found["dev"] == json.loads((trained / "metrics.json").read_text())["dev"]
+    assert found["dev"].items() >= json.loads((trained / "metrics.json").read_text())["dev"].items()
     assert manyheads("evaluate", trained, "--model", "best-one", "-q").stderr == ""
 
 
@@ -159,6 +158,7 @@ def test_doctor_finds_the_default_encoder() -> None:
     assert found["cache"] == str(cache_folder())
 
 
+@pytest.mark.slow
 def test_three_line_recipe(tmp_path: Path, toy_encoder: Path, toy_data: Path) -> None:
     """One task, one file, nothing else (the override only swaps in the small encoder)."""
     recipe = toy_data / "three.yaml"
@@ -167,9 +167,10 @@ def test_three_line_recipe(tmp_path: Path, toy_encoder: Path, toy_data: Path) ->
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
     assert found["dev"]["examples"] == {"mood": 4}
-    assert found["steps"] == 9  # three epochs of ceil(36 / 16) steps
+    assert found["steps"] == 3  # three passes over 36 rows, 32 in a step
 
 
+@pytest.mark.slow
 def test_progress_on_a_terminal(
     trained: Path, toy_recipe: Callable[..., object], recipe_file: Callable[..., Path]
 ) -> None:

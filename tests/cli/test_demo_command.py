@@ -9,9 +9,8 @@ import pytest
 
 from command import manyheads
 
-pytestmark = pytest.mark.slow
 
-
+@pytest.mark.slow
 def test_demo_trains_compares_and_predicts(tmp_path: Path) -> None:
     words = ("training.max_steps=2", "evaluate.max_examples=20", "--output", tmp_path)
     result = manyheads("demo", *words)
@@ -25,6 +24,7 @@ def test_demo_trains_compares_and_predicts(tmp_path: Path) -> None:
     assert metrics["before"]["examples"] == {"sentiment": 20, "paraphrase": 20, "similarity": 20}
 
 
+@pytest.mark.slow
 def test_papers_data_writes_the_courses_prediction_files(shared_data: Path, toy_encoder: Path, tmp_path: Path) -> None:
     """The recipe as shipped on the real files, with a small encoder: every dev and test row gets its prediction."""
     result = manyheads(

@@ -12,8 +12,6 @@ from manyheads import UserError, load_recipe, registry
 from manyheads.config import plugins as imports
 from manyheads.registry import parts
 
-pytestmark = pytest.mark.slow
-
 PART = '''
 from manyheads import register
 from manyheads.parts.losses import Loss
@@ -44,6 +42,7 @@ def own(toy_data: Path) -> Path:
 TASKS = {"near": {"train": "near.tsv", "range": [0, 5], "loss": "absolute"}}
 
 
+@pytest.mark.slow
 def test_own_parts_train_are_said_and_open_again(own: Path, recipe_file: Callable[..., Path], toy_data: Path) -> None:
     file = recipe_file(tasks=TASKS, imports=["my_parts.py"])
     result = manyheads("train", file, "training.epochs=1")

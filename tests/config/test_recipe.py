@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from manyheads import train
 from manyheads.config.load import load_run_recipe, shipped_recipes
+from manyheads.config.location import COMMAND_LINE
 from manyheads.config.overrides import parse_overrides
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
@@ -34,7 +36,7 @@ def write(tmp_path: Path) -> Write:
 def faults(source: Path | dict[str, Any], overrides: list[str] | None = None) -> list[str]:
     """The lines of the message, without its first one, which counts them."""
     with pytest.raises(UserError) as caught:
-        load_recipe(source, parse_overrides(overrides or []))
+        load_recipe(source, parse_overrides(overrides or []), COMMAND_LINE)
     first, *rest = str(caught.value).split("\n")
     assert first.endswith(f"has {len(rest)} faults:" if len(rest) > 1 else "has a fault:")
     return [line.strip() for line in rest]
@@ -54,7 +56,7 @@ def test_three_lines_are_a_whole_recipe(toy_data: Path) -> None:
     assert (recipe.name, recipe.folder) == ("short", Path("runs/short"))
     assert (recipe.encoder.name, recipe.sampler.name, recipe.combine.losses.name) == (
         "all-MiniLM-L6-v2",
-        "batch-round-robin",
+        "mixture",
         "sum",
     )
     data = load_tasks(recipe)["mood"]
@@ -64,7 +66,10 @@ def test_three_lines_are_a_whole_recipe(toy_data: Path) -> None:
     assert data.task.labels.names == ("0", "1", "2", "3")
     assert (data.task.encoding.name, data.task.loss.name) == ("single", "cross-entropy")
     assert (len(data.train), len(data.dev), data.test) == (36, 4, None)
-    assert data.notes == ["mood: no dev data; 4 rows of train are held out as dev"]
+    assert data.notes == [
+        "mood: no dev data; 4 rows of train are held out as dev",
+        "mood: too few rows to hold some out, so its dev chooses checkpoints",
+    ]
 
 
 def test_short_forms_of_sources() -> None:
@@ -134,11 +139,11 @@ training:
         "mine.yaml:2: encodr: unknown key. Did you mean 'encoder'? Known: checkpoint, combine, data, defaults, "
         "description, encoder, evaluate, imports, init, name, output, phases, pretrain, regularise, report, sampler, "
         "seed, tasks, trackers, training.",
-        "mine.yaml:6: tasks.near.train.fil: unknown key. Did you mean 'file'? Known: config, demo, file, hub, "
-        "optional, revision, split.",
+        "mine.yaml:6: tasks.near.train.fil: unknown key. Did you mean 'file'? Known: columns, config, demo, "
+        "file, format, hub, optional, quoting, revision, split.",
         "mine.yaml:8: tasks.near.batch_size: Input should be greater than or equal to 1 (found 0)",
-        "mine.yaml:12: tasks.mood.train.optinal: unknown key. Did you mean 'optional'? Known: config, demo, file, hub, "
-        "optional, revision, split.",
+        "mine.yaml:12: tasks.mood.train.optinal: unknown key. Did you mean 'optional'? Known: columns, config, demo, "
+        "file, format, hub, optional, quoting, revision, split.",
         "mine.yaml:13: tasks.mood.loss: unknown loss 'msee'. Did you mean 'mse'? "
         f"Known: {', '.join(part.name for part in parts('losses'))}.",
         "mine.yaml:16: tasks.mood.predictions.format: Input should be 'csv' or 'course' (found 'xml')",
@@ -245,21 +250,20 @@ def test_malformed_override_is_quoted_back(word: str) -> None:
 
 def test_overrides_replace_and_add_by_dotted_key(write: Write) -> None:
     file = write(
-        "encoder: my-encoder\nsampler: batch-round-robin\ntasks: {a: {train: x.csv}}\n"
-        "training: {epochs: 2, max_grad_norm: 3}\n"
+        "encoder: my-encoder\nsampler: mixture\ntasks: {a: {train: x.csv}}\ntraining: {epochs: 2, max_grad_norm: 3}\n"
     )
     words = [
         "training.epochs=7",
         "training.learning_rate=1e-5",
         "encoder.dropout=0.2",
-        "sampler.until=a",
+        "sampler.max_passes=2",
         "tasks.b.train=y.csv",
         "data.bad_rows=skip",
     ]
     recipe = load_recipe(file, parse_overrides(words))
     assert (recipe.training.epochs, recipe.training.max_grad_norm, recipe.training.learning_rate) == (7, 3.0, 1e-5)
     assert (recipe.encoder.name, recipe.encoder.dropout) == ("my-encoder", 0.2)
-    assert (recipe.sampler.name, recipe.sampler.options) == ("batch-round-robin", {"until": "a"})
+    assert (recipe.sampler.name, recipe.sampler.options) == ("mixture", {"max_passes": 2.0})
     assert [task.train[0].file for task in recipe.tasks.values()] == ["x.csv", "y.csv"]
     assert recipe.data.bad_rows == "skip"
 
@@ -288,14 +292,60 @@ def test_faults_of_overrides_name_the_command_line(write: Write) -> None:
     ]
 
 
+def test_faults_of_a_programs_overrides_do_not_blame_the_command_line(write: Write) -> None:
+    file = write("tasks: {a: {train: x.csv}}\n")
+    with pytest.raises(UserError) as caught:
+        load_recipe(file, {"training.epochs": 0, "tasks.a.los": "mse"})
+    assert [line.split(": ")[:2] for line in str(caught.value).splitlines()[1:]] == [
+        ["  overrides", "tasks.a.los"],
+        ["  overrides", "training.epochs"],
+    ]
+    with pytest.raises(UserError, match=r"^overrides: tasks: no task 'b' in mine\.yaml"):
+        load_recipe(file, {"tasks": ["b"]})
+
+
+@pytest.mark.parametrize(
+    ("source", "overrides", "code"),
+    [
+        (None, None, "bad-recipe"),
+        ([one_task()], None, "bad-recipe"),
+        (3, None, "bad-recipe"),
+        (one_task(), [("seed", 1)], "bad-override"),
+        (one_task(), {1: 2}, "bad-override"),
+        (one_task(), True, "bad-override"),
+    ],
+)
+def test_what_is_no_recipe_or_no_override_is_refused(source: Any, overrides: Any, code: str) -> None:
+    for read in (load_recipe, train):
+        with pytest.raises(UserError, match="expected a ") as caught:
+            read(source, overrides)
+        assert caught.value.code == code
+    with pytest.raises(UserError, match="give them to `load_recipe`"):
+        train(load_recipe(one_task()), {"seed": 1})
+
+
+def test_paths_may_be_paths(tmp_path: Path) -> None:
+    content = {"tasks": {"a": {"train": [tmp_path / "a.csv"]}}, "encoder": tmp_path, "data": {"root": tmp_path}}
+    recipe = load_recipe(content, {"output": tmp_path / "runs", "tasks.a.dev": tmp_path / "b.csv"})
+    assert recipe.tasks["a"].train[0].file == str(tmp_path / "a.csv")
+    assert recipe.tasks["a"].dev is not None
+    assert recipe.tasks["a"].dev[0].file == str(tmp_path / "b.csv")
+    assert (recipe.encoder.name, recipe.data.root, recipe.folder) == (
+        str(tmp_path),
+        str(tmp_path),
+        tmp_path / "runs/run",
+    )
+    assert content["encoder"] is tmp_path, "what was given is not changed"
+
+
 def test_an_override_cannot_go_below_a_plain_value(write: Write) -> None:
-    with pytest.raises(UserError, match=r"command line: seed\.x: 'seed' is not a mapping in mine\.yaml"):
+    with pytest.raises(UserError, match=r"overrides: seed\.x: 'seed' is not a mapping in mine\.yaml"):
         load_recipe(write("seed: 3\ntasks: {a: {train: x.csv}}\n"), {"seed.x": 1})
 
 
 def test_an_override_of_a_task_that_is_not_there_is_misspelt_unless_it_brings_files(write: Write) -> None:
     file = write("tasks: {mood: {train: x.csv}}\n")
-    with pytest.raises(UserError, match=r"command line: tasks\.mod\.loss: no task 'mod'\. Did you mean 'mood'\?"):
+    with pytest.raises(UserError, match=r"overrides: tasks\.mod\.loss: no task 'mod'\. Did you mean 'mood'\?"):
         load_recipe(file, {"tasks.mod.loss": "mse"})
     added = load_recipe(file, {"tasks.new.train": "y.csv", "tasks.new.loss": "mse"})
     assert list(added.tasks) == ["mood", "new"]
@@ -410,7 +460,7 @@ def test_demo_recipe_reads_its_three_tasks() -> None:
         "similarity": ("regression", "cross", "mse"),
     }
     assert data["sentiment"].task.labels.names[0] == "very negative"
-    assert all(not one.notes for one in data.values())
+    assert not any(one.notes for one in data.values())
 
 
 # --- places ----------------------------------------------------------------------------------------------------
@@ -421,7 +471,7 @@ def test_place_names_the_nearest_line_that_the_file_has(write: Write) -> None:
     recipe = load_recipe(write(text), {"tasks.a.dev": "w.csv", "training.epochs": 1})
     assert recipe.location("tasks", "a", "train", 1) == "mine.yaml:5: tasks.a.train"
     assert recipe.location("tasks", "a", "label") == "mine.yaml:2: tasks.a.label"
-    assert recipe.location("tasks", "a", "dev", 0) == "command line: tasks.a.dev"
+    assert recipe.location("tasks", "a", "dev", 0) == "overrides: tasks.a.dev"
     assert recipe.location("seed") == "mine.yaml: seed"
     assert Recipe.model_validate(one_task()).location("tasks", "t") == "recipe: tasks.t"
 
@@ -446,10 +496,8 @@ def test_folders_named_in_a_file_stand_beside_it(tmp_path: Path, monkeypatch: py
 
 
 def test_options_alone_belong_to_the_default_part() -> None:
-    recipe = load_recipe(
-        {"tasks": {"a": {"train": "a.csv"}}}, {"sampler.until": "smallest", "tasks.a.head.dropout": 0.3}
-    )
-    assert (recipe.sampler.name, recipe.sampler.options) == ("batch-round-robin", {"until": "smallest"})
+    recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}}, {"sampler.alpha": 0.7, "tasks.a.head.dropout": 0.3})
+    assert (recipe.sampler.name, recipe.sampler.options) == ("mixture", {"alpha": 0.7})
     assert (recipe.tasks["a"].head.name, recipe.tasks["a"].head.options) == ("linear", {"dropout": 0.3})
 
 
@@ -478,7 +526,7 @@ def test_old_keys_are_listed_in_the_files_order(tmp_path: Path) -> None:
         "recipe.yaml:4: tasks.a.comes_back",
         "recipe.yaml:6: training.clip",
         "recipe.yaml:7: training.train",
-        "command line: training.head_rate",
+        "overrides: training.head_rate",
     ]
 
 
@@ -497,3 +545,29 @@ def test_an_old_key_is_refused_with_its_new_name(tmp_path: Path, settings: str, 
         load_recipe(file)
     assert str(caught.value) == f"{where}: this key is now called '{new_name}'."
     assert load_run_recipe(file).tasks, "the recipe of an old run still opens"
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ({"train": {"demo": "sentiment", "columns": ["a"]}}, "tasks.t.train: only files have columns"),
+        ({"train": {"hub": "glue", "quoting": "none", "format": "tsv"}}, "only files have format, quoting"),
+        ({"train": "x.tsv", "columns": ["a", "a"]}, "tasks.t.columns: expected the file's columns in order"),
+        ({"train": "x.tsv", "columns": ["a", " "]}, "each with a name of its own"),
+        ({"train": "x.tsv", "columns": []}, "tasks.t.columns: List should have at least 1 item"),
+        ({"train": "x.xls", "format": "xls"}, "tasks.t.format: Input should be 'csv', 'tsv', 'jsonl', 'parquet' or"),
+        ({"train": {"file": "x.tsv", "quoting": "yes"}}, "tasks.t.train.quoting: Input should be 'csv' or 'none'"),
+    ],
+)
+def test_layouts_that_make_no_sense_are_refused(task: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load_recipe({"tasks": {"t": task}})
+    assert expected in str(caught.value)
+
+
+def test_a_sources_layout_can_be_set_on_the_command_line() -> None:
+    recipe = load_recipe(
+        {"tasks": {"t": {"train": "x.dat"}}}, {"tasks.t.format": "tsv", "tasks.t.train.columns": "text"}
+    )
+    (source,) = recipe.tasks["t"].sources("train")
+    assert (source.file, source.format, source.columns, source.quoting) == ("x.dat", "tsv", ["text"], None)

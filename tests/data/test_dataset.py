@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from manyheads.config.task import Source
-from manyheads.data.dataset import Dataset, label_rows, read_rows, recognise_columns
+from manyheads.data.dataset import Dataset, label_rows, read_rows
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
 from manyheads.errors import UserError
@@ -39,41 +39,6 @@ def refusal(*arguments: Any, code: str = "bad-rows", **settings: Any) -> list[st
 
 
 # --- columns ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("names", "text", "label"),
-    [
-        (["", "id", "sentence", "sentiment"], ("sentence",), "sentiment"),
-        (["sentence1", "sentence2", "similarity"], ("sentence1", "sentence2"), "similarity"),
-        (["question", "question1", "question2", "is_duplicate"], ("question1", "question2"), "is_duplicate"),
-        (["hypothesis", "premise", "label"], ("premise", "hypothesis"), "label"),
-        (["category", "tweet", "text"], ("text",), "category"),
-        (["score", "label", "review"], ("review",), "label"),
-    ],
-)
-def test_columns_are_recognised_by_their_names(names: list[str], text: tuple[str, ...], label: str) -> None:
-    assert recognise_columns("x.csv", names, None, None) == Columns(text, label, None)
-
-
-def test_named_columns_go_before_recognised_ones() -> None:
-    names = ["text", "label", "sentiment", "body"]
-    assert recognise_columns("x.csv", names, ["body"], None) == Columns(("body",), "label", None)
-    assert recognise_columns("x.csv", names, None, "sentiment") == Columns(("text",), "sentiment", None)
-    assert recognise_columns("x.csv", names, ["label"], None) == Columns(("label",), "sentiment", None)
-
-
-def test_columns_that_cannot_be_told_are_asked_for() -> None:
-    with pytest.raises(UserError) as caught:
-        recognise_columns("x.csv", ["", "body", "stars"], None, None)
-    assert str(caught.value) == (
-        "x.csv: cannot tell which column is the text. Columns: body, stars. "
-        "Name it in the recipe, for example `text: body`."
-    )
-    assert caught.value.code == "no-column"
-    with pytest.raises(UserError, match="cannot tell which column is the label") as caught:
-        recognise_columns("x.csv", ["text", "stars"], None, None)
-    assert caught.value.code == "no-column"
 
 
 @pytest.mark.parametrize(

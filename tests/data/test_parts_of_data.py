@@ -13,8 +13,6 @@ from manyheads.errors import UserError
 from manyheads.tasks.load import TaskData, load_tasks
 from manyheads.tasks.resolve import load_recipe
 
-pytestmark = pytest.mark.slow
-
 ToyRecipe = Callable[..., dict[str, Any]]
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from manyheads.config.task import Source
 from manyheads.data import demo
-from manyheads.data.readers import CHUNK, Chunk, read_chunks, source_name
+from manyheads.data.chunk import CHUNK, Chunk
+from manyheads.data.readers import read_chunks, source_name
 from manyheads.errors import UserError
 
 ROWS = [["a1", "a film, good", "3"], ["a2", 'he said "no"', "0"], ["a3", "zwei\nZeilen – ü", "1"]]
@@ -210,9 +211,11 @@ def test_a_bad_gzip_is_refused(tmp_path: Path, ending: str, damage: str) -> None
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_wrong_encoding_is_refused(tmp_path: Path, ending: str) -> None:
-    message = refusal(tmp_path, '{"text": "café"}\n'.encode("latin-1"), f"x.{ending}", code="unreadable-file")
-    assert "'utf-8' codec can't decode byte 0xe9" in message
-    assert message.endswith(f"Expected {ending} in UTF-8.")
+    content = '{"text": "a"}\n{"text": "café"}\n'.encode("latin-1")
+    message = refusal(tmp_path, content, f"x.{ending}", code="unreadable-file")
+    assert f"x.{ending}:2: byte 0xe9 is not UTF-8." in message
+    assert f"`iconv -f WINDOWS-1252 -t UTF-8 x.{ending} > utf8-x.{ending}`" in message
+    assert "x.csv:1: byte 0xff is not UTF-8" in refusal(tmp_path, "a,b\n1,2\n".encode("utf-16"), code="unreadable-file")
 
 
 @pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1" + b"x" * 100 + b"\x10\0\0\0PAR1"])
@@ -220,10 +223,10 @@ def test_a_bad_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
     assert "not a valid parquet file" in refusal(tmp_path, content, "x.parquet", code="bad-parquet")
 
 
-@pytest.mark.parametrize("name", ["x.txt", "x.json", "x", "x.gz", "x.xlsx.gz"])
+@pytest.mark.parametrize("name", ["x.dat", "x.json", "x", "x.gz", "x.xlsx.gz"])
 def test_unknown_endings_are_refused(tmp_path: Path, name: str) -> None:
     message = refusal(tmp_path, "text\na\n", name, code="unknown-format")
-    assert "Known: csv, tsv, jsonl, parquet, each optionally .gz." in message
+    assert "Known: csv, tsv, jsonl, parquet, txt, each optionally .gz. Say which it is" in message
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

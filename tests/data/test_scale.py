@@ -19,13 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyheads.config.task import Source
+from manyheads.data import chunk as chunks
 from manyheads.data import dataset as reading
 from manyheads.data import readers
 from manyheads.data import rows as rows_module
 from manyheads.data import table as raw_rows
+from manyheads.data.chunk import Chunk
 from manyheads.data.dataset import Dataset, label_rows, read_rows
 from manyheads.data.labels import BETWEEN, FAULT, NONE, BadLabel, LabelReader
-from manyheads.data.readers import Chunk
 from manyheads.data.table import BadRow, Columns, Table
 from manyheads.errors import UserError
 from manyheads.model.task_tokens import TaskTokens
@@ -37,8 +38,6 @@ from manyheads.tasks.resolve import load_recipe
 from manyheads.tokens import column as tokens
 from manyheads.tokens.column import tokenise
 from manyheads.tokens.tokenizer import Tokenizer
-
-pytestmark = pytest.mark.slow
 
 TEXT = Columns(("text",), "label", None)
 CLASSES = LabelReader("classification", ("0", "1", "2"), {"0": 0, "1": 1, "2": 2})
@@ -52,7 +51,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every file is large, and a chunk small."""
     monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(raw_rows, "LARGE", 0)
-    monkeypatch.setattr(readers, "CHUNK", 3)
+    for module in (chunks, readers):
+        monkeypatch.setattr(module, "CHUNK", 3)
     monkeypatch.setattr(strings, "PIECE", 2)
     return tmp_path / "cache" / FORMAT / "rows"
 
@@ -132,6 +132,26 @@ def test_a_file_that_changed_is_read_anew(tmp_path: Path, cache: Path) -> None:
     (tmp_path / "other.csv").write_text("text,label\none,0\n")
     assert read(tmp_path, "other.csv").location(0) == "other.csv:2", "the same rows under another name"
     assert len(list(cache.iterdir())) == 2
+
+
+def test_a_file_that_is_read_in_another_way_is_read_anew(tmp_path: Path, cache: Path) -> None:
+    """Identical files read with other settings are other rows."""
+    (tmp_path / "x.dat").write_text('text\tlabel\n"a"\t0\nb; c\t1\n')
+    expected: dict[str, list[str]] = {
+        '{"format": "tsv"}': ["a", "b; c"],
+        '{"format": "csv"}': ["a", "b; c"],
+        '{"format": "tsv", "quoting": "csv"}': ["a", "b; c"],
+        '{"format": "tsv", "quoting": "none"}': ['"a"', "b; c"],
+        '{"format": "tsv", "quoting": "none", "columns": ["text", "other"]}': ["text", '"a"', "b; c"],
+        '{"format": "tsv", "quoting": "none", "columns": ["other", "text"]}': ["label", "0", "1"],
+        '{"format": "txt"}': ["text\tlabel", '"a"\t0', "b; c\t1"],
+    }
+    for _ in range(2):
+        for layout, texts in expected.items():
+            source = Source(file="x.dat", **json.loads(layout))
+            table = read_rows([source], tmp_path, "test", Columns(("text",), None, None), "here")
+            assert table.texts[0].to_pylist() == texts, layout
+        assert len(list(cache.iterdir())) == len(expected)
 
 
 def test_small_files_are_held_in_memory(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

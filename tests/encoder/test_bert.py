@@ -18,6 +18,7 @@ from manyheads.encoder.loading import load_encoder
 from manyheads.tokens.packing import PackedTokens, PositionsNeeded, Sequence, pack
 
 TOY, REAL = "toy", "all-MiniLM-L6-v2"
+SLOW_REAL = pytest.param(REAL, marks=pytest.mark.slow)
 LENGTHS = (7, 1, 512, 30, 7, 12, 100)
 OUTPUT = {torch.float32: 1e-5, torch.float64: 1e-10}
 GRADIENT = {torch.float32: 1e-4, torch.float64: 1e-9}
@@ -28,7 +29,7 @@ def long_toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_toy_encoder(tmp_path_factory.mktemp("long") / "encoder", max_position_embeddings=512)
 
 
-@pytest.fixture(params=[TOY, REAL])
+@pytest.fixture(params=[TOY, SLOW_REAL])
 def both(request: pytest.FixtureRequest, long_toy: Path) -> tuple[Bert, BertModel]:
     loaded = load_encoder(EncoderSettings(name=str(long_toy) if request.param == TOY else request.param))
     assert isinstance(loaded.encoder, Bert)
@@ -146,7 +147,7 @@ def test_saved_encoder_is_what_was_loaded(long_toy: Path, tmp_path: Path) -> Non
         assert torch.equal(tensor, again.encoder.state_dict()[name]), name
 
 
-@pytest.mark.parametrize("both", [pytest.param(TOY, marks=pytest.mark.numeric), REAL], indirect=True)
+@pytest.mark.parametrize("both", [pytest.param(TOY, marks=pytest.mark.numeric), SLOW_REAL], indirect=True)
 @pytest.mark.parametrize("positions_needed", ["all", "first"])
 def test_without_gradients_layers_work_in_place_and_say_the_same(
     both: tuple[Bert, BertModel], positions_needed: PositionsNeeded

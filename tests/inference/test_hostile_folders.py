@@ -34,8 +34,6 @@ from spoiled_folders import (
     without,
 )
 
-pytestmark = pytest.mark.slow
-
 HOSTILE: dict[str, tuple[Spoil, str, str]] = {
     # names and paths
     "checksums lead up": (checksums(**{"../../outside.txt": "0" * 64}), "checksums.json", "unsafe-path"),
@@ -111,6 +109,15 @@ HOSTILE: dict[str, tuple[Spoil, str, str]] = {
     "a unit of 0": (in_task(unit=0), "unit: expected a positive number", "invalid-model"),
     "a unit of words": (in_task(unit="wide"), "unit", "invalid-model"),
     "counts of another number": (in_task(counts=[1]), "counts: 1 numbers for 3 classes", "invalid-model"),
+    "a temperature of 0": (in_task(temperature=0), "temperature: expected a number from 0.05", "invalid-model"),
+    "a negative temperature": (in_task(temperature=-1.0), "temperature: expected a number", "invalid-model"),
+    "a temperature that levels all": (in_task(temperature=1e300), "temperature: expected a number", "invalid-model"),
+    "a temperature of words": (in_task(temperature="warm"), "temperature", "invalid-model"),
+    "a temperature that is no number": (in_task(temperature=float("nan")), "not valid JSON: NaN", "invalid-model"),
+    "thresholds of another number": (in_task(thresholds=[0.5]), "thresholds: 1 numbers for 3", "invalid-model"),
+    "a threshold of 0": (in_task(thresholds=[0.5, 0, 0.5]), "numbers between 0 and 1", "invalid-model"),
+    "a negative threshold": (in_task(thresholds=[0.5, -0.1, 0.5]), "numbers between 0 and 1", "invalid-model"),
+    "a threshold of 1": (in_task(thresholds=[0.5, 1, 0.5]), "numbers between 0 and 1", "invalid-model"),
     "columns of a wrong type": (in_task(columns={"text": 3, "label": "x", "id": None}), "task 1", "invalid-model"),
     "three text columns": (
         in_task(columns={"text": ["a", "b", "c"], "label": "x", "id": None}),
@@ -266,6 +273,7 @@ def test_hostile_folders_get_one_message(case: str, model_folder: Path, tmp_path
     assert everything_below(tmp_path) == before, "nothing is written"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_folders_from_the_command_line(case: str, model_folder: Path, tmp_path: Path) -> None:
     spoil, words, code = HOSTILE[case]
@@ -322,7 +330,7 @@ def test_prediction_files_stay_in_their_folder(saved_model: Path, tmp_path: Path
     predictor = Predictor.open(saved_model)
     task = predictor.task("length")
     examples: Dataset = dataset_of_texts(["a film"], 1, "length")
-    predictions = predictor.backend.run([task], examples)["length"]
+    predictions = predictor.backend.run([task], examples, lambda count: None)["length"]
     tokenizer = predictor.backend.model.tokenizer  # type: ignore[attr-defined]
     for name in ("../../x", "/tmp/x", "a/b", "..\\x"):
         tokens = TaskTokens(replace(task, name=name), examples, tokenizer, cached=False)

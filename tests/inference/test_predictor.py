@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from building import CLASSES, a_task, columns, labels_of, toy_inputs, toy_model
-from command import manyheads
+from command import check_refused, manyheads
 from manyheads import Predictor, Run, UserError, load_recipe, train
 from manyheads.inference.collector import make_collector
 from manyheads.inference.predictor import TOKENS_PER_PASS
@@ -27,6 +27,7 @@ TEXTS = [f"the {noun} was {mood} {number}" for number, (noun, mood) in enumerate
 PAIRS = list(zip(TEXTS, reversed(TEXTS), strict=True))
 
 
+@pytest.mark.slow
 def test_a_copied_folder_predicts_like_its_run(
     toy_recipe: Callable[..., dict[str, Any]], toy_data: Path, tmp_path: Path
 ) -> None:
@@ -50,6 +51,32 @@ def test_a_copied_folder_predicts_like_its_run(
     assert printed.returncode == 0, printed.stderr
     assert json.loads(printed.stdout)[0] == {"id": "r0", **expected[0]}
     assert sorted(path.name for path in copied.parent.iterdir()) == ["a model"], "nothing is written beside it"
+
+
+def test_files_as_people_have_them(saved_model: Path, tmp_path: Path) -> None:
+    """A text per line for every task that takes one; no header, quotes as letters, an ending that says nothing."""
+    predictor = Predictor.open(saved_model)
+    texts = ['"The film was good', "a dog, asleep"]
+    (tmp_path / "lines.txt").write_text("".join(f"{text}\n" for text in texts))
+    ids, predictions = predictor.predict_file_all(tmp_path / "lines.txt")
+    assert (ids, predictions) == (["0", "1"], predictor.predict_all(texts))
+    assert predictor.predict_file("length", tmp_path / "lines.txt")[1] == predictions["length"]
+    (tmp_path / "pairs.txt").write_text("".join(f"{text}\t{text} it is\n" for text in texts))
+    pairs = [(text, f"{text} it is") for text in texts]
+    assert predictor.predict_file_all(tmp_path / "pairs.txt")[1] == predictor.predict_all(pairs)
+    (column,) = predictor.tasks["mood"].columns.text
+    (tmp_path / "rows.dat").write_text("".join(f"{text}\t7\n" for text in texts))
+    columns = [column, "label"]
+    read = predictor.predict_file("mood", tmp_path / "rows.dat", columns=columns, format="tsv", quoting="none")
+    assert read == (ids, predictions["mood"])
+    flags = ["--columns", f"{column}, label", "--format", "tsv", "--quoting", "none", "--json"]
+    printed = manyheads("predict", saved_model, tmp_path / "rows.dat", "-t", "mood", *flags)
+    assert printed.returncode == 0, printed.stderr
+    assert json.loads(printed.stdout)[1] == {"id": "1", **read[1][1]}
+    unknown = manyheads("predict", saved_model, tmp_path / "rows.dat", "-t", "mood", "--format", "xls")
+    check_refused(unknown, "format: Input should be 'csv', 'tsv'", "[bad-option]")
+    without_file = manyheads("predict", saved_model, "-t", "mood", "--format", "tsv")
+    check_refused(without_file, "--format is about a FILE", "[conflicting-options]")
 
 
 def test_a_folder_that_cannot_be_written_is_enough(saved_model: Path, model_folder: Path) -> None:
@@ -102,6 +129,7 @@ def predictions_of(predictor: Predictor, number: int) -> object:
     return calls[number % len(calls)]()
 
 
+@pytest.mark.slow
 def test_threads_predict_at_once_bit_for_bit(saved_model: Path) -> None:
     predictor = Predictor.open(saved_model, tokens_per_pass=64)  # many passes, so that threads meet within a call
     expected = [predictions_of(predictor, number) for number in range(8)]
@@ -221,7 +249,7 @@ def test_a_backend_without_torch_serves_a_predictor() -> None:
         tasks = {"task": replace(a_task(labels=CLASSES, encoding="single"))}
         about: dict[str, Any] = {}
 
-        def run(self, tasks: list[Any], examples: Any) -> dict[str, np.ndarray]:
+        def run(self, tasks: list[Any], examples: Any, progress: Any) -> dict[str, np.ndarray]:
             sizes = [len(text) for text in examples.texts[0]]
             return {task.name: np.eye(3)[np.array(sizes) % 3] for task in tasks}
 
@@ -245,4 +273,5 @@ def test_a_run_gives_its_predictor(toy_recipe: Callable[..., dict[str, Any]]) ->
     assert again.model is again.predictor.backend.model  # type: ignore[attr-defined]
     assert again.predictor.backend.tokens_per_pass == TOKENS_PER_PASS  # type: ignore[attr-defined]
     assert again.predict("mood", TEXTS) == Predictor.open(run.folder / "best").predict("mood", TEXTS)
+    assert np.array_equal(again.embed(TEXTS, normalize=True), again.predictor.embed(TEXTS, normalize=True))
     assert columns(again.model, 1)[0].ids.max() < len(again.model.encoder.words)

@@ -27,7 +27,7 @@ from manyheads.training.gradients.backward import Backward
 from manyheads.training.gradients.combination import Combination
 from manyheads.training.setup import assemble
 
-pytestmark = [pytest.mark.numeric, pytest.mark.slow]
+pytestmark = pytest.mark.numeric
 
 
 class Tokens:
@@ -318,6 +318,7 @@ def test_drawing_together_can_be_switched_off(toy_recipe: Callable[..., dict[str
     assert len(loaded["polarity"].train) + len(loaded["polarity"].dev) == 24
 
 
+@pytest.mark.slow
 def test_a_file_of_several_tasks_from_the_command_line(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     write_stars(toy_data)
     file = recipe_file(tasks=star_tasks(metrics=["kappa", "off-by-two"]))

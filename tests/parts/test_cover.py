@@ -18,8 +18,6 @@ from manyheads.registry import parts
 from manyheads.tasks.compatibility import incompatible_parts
 from manyheads.tasks.task import Task
 
-pytestmark = pytest.mark.slow
-
 FAMILIES = {"encoding": "encodings", "pooling": "pooling", "head": "heads", "loss": "losses"}
 Named = tuple[str, ...]
 
@@ -99,6 +97,7 @@ def test_every_illegal_combination_has_a_reason() -> None:
     assert refused > 1000
 
 
+@pytest.mark.slow
 def test_what_is_called_legal_can_be_built(toy_encoder: Path) -> None:
     """Every seventh combination, with every kind of labels."""
     built = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import signal
@@ -23,8 +24,6 @@ from manyheads.pretraining.masked_lm import MaskedLanguageModel
 from manyheads.pretraining.masking import Vocabulary, mask_tokens
 from manyheads.tokens.packing import Sequence
 from manyheads.tokens.tokenizer import Tokenizer
-
-pytestmark = pytest.mark.slow
 
 RecipeFile = Callable[..., Path]
 
@@ -176,6 +175,7 @@ def test_an_encoder_without_a_head_gets_a_new_one(toy_encoder: Path) -> None:
 # --- the command -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pretrain_then_train(recipe_file: RecipeFile, toy_data: Path, toy_encoder: Path) -> None:
     file = recipe_file(pretrain={"epochs": 30, "batch_size": 8, "learning_rate": 3e-3, "share": 0.3})
     result = manyheads("pretrain", file)
@@ -196,7 +196,8 @@ def test_pretrain_then_train(recipe_file: RecipeFile, toy_data: Path, toy_encode
 
 
 def test_whole_words_files_and_chosen_tasks(recipe_file: RecipeFile, toy_data: Path) -> None:
-    (toy_data / "more.txt").write_text("a man plays the guitar\n\n" + "".join(f"the dog runs {i}\n" for i in range(30)))
+    lines = "\ufeffa man plays the guitar\n\n" + "".join(f"the dog runs {i}\n" for i in range(30))
+    (toy_data / "more.txt.gz").write_bytes(gzip.compress(lines.encode()))
     from_files = manyheads("pretrain", recipe_file(pretrain={"files": ["more.txt"], "whole_words": True}))
     assert "texts: 30 different ones" in from_files.stderr
     assert "15% of whole words are masked" in from_files.stderr
@@ -204,6 +205,7 @@ def test_whole_words_files_and_chosen_tasks(recipe_file: RecipeFile, toy_data: P
     assert "texts: 26 different ones" in of_one.stderr
 
 
+@pytest.mark.slow
 def test_faults_are_said(recipe_file: RecipeFile, toy_data: Path, toy_encoder: Path) -> None:
     check_refused(manyheads("pretrain", recipe_file(pretrain={"tasks": ["nearr"]})), "pretrain.tasks: no task 'nearr'")
     check_refused(manyheads("pretrain", recipe_file(pretrain={"files": ["no.txt"]})), "pretrain.files", "no.txt")
@@ -218,8 +220,9 @@ def test_faults_are_said(recipe_file: RecipeFile, toy_data: Path, toy_encoder: P
     check_refused(manyheads("pretrain", recipe_file(), "name=other", "--overwrite"), "[not-a-run-folder]")
 
 
+@pytest.mark.slow
 def test_settings_that_do_not_belong_to_it_are_refused_or_said(
-    recipe_file: RecipeFile, toy_data: Path, toy_encoder: Path
+    recipe_file: RecipeFile, toy_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_refused(manyheads("pretrain", recipe_file(), "init=runs/a"), "init: ", "[init-not-allowed]")
     both = {"files": "a.txt", "tasks": ["mood"]}
@@ -232,7 +235,9 @@ def test_settings_that_do_not_belong_to_it_are_refused_or_said(
     )
     told = manyheads("pretrain", recipe_file(training={"layer_decay": 0.9}), "name=told")
     assert "note: training.layer_decay is for training" in told.stderr
-    two = manyheads("pretrain", recipe_file(), env={"WORLD_SIZE": "2"})
+    with monkeypatch.context() as patch:
+        patch.setenv("WORLD_SIZE", "2")
+        two = manyheads("pretrain", recipe_file())
     check_refused(two, "[wrong-process-count]")
     (toy_data / "runs" / "told-pretrained" / "encoder" / "mlm-head.safetensors").write_bytes(b"broken")
     again = manyheads("pretrain", recipe_file(), f"encoder={toy_data / 'runs' / 'told-pretrained' / 'encoder'}")
@@ -288,6 +293,7 @@ def sums(folder: Path) -> dict[str, str]:
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_and_resumed_it_ends_with_the_same_bits(
     number: signal.Signals, recipe_file: RecipeFile, toy_data: Path

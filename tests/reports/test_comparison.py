@@ -18,8 +18,6 @@ from manyheads.reports.facts import RunFacts
 from manyheads.reports.pages.comparison import comparison_report
 from manyheads.reports.task_predictions import TaskPredictions
 
-pytestmark = pytest.mark.slow
-
 
 def predictions_of(reader: Any, predictions: Any, labels: Any) -> TaskPredictions:
     texts = [(f"example {row}",) for row in range(len(labels))]
@@ -73,6 +71,7 @@ def test_what_two_runs_have_in_common(smoke_run: Path, other_run: Path) -> None:
     assert "seed" not in settings
 
 
+@pytest.mark.slow
 def test_a_page_of_two_runs(smoke_run: Path, other_run: Path, tmp_path: Path) -> None:
     file = tmp_path / "two.html"
     result = manyheads("report", smoke_run, other_run, "--output", file, "--figures", tmp_path / "figures")
@@ -89,6 +88,7 @@ def test_a_page_of_two_runs(smoke_run: Path, other_run: Path, tmp_path: Path) ->
     assert code_of([smoke_run, smoke_run]) == "repeated-run"
 
 
+@pytest.mark.slow
 def test_runs_that_cannot_be_compared(smoke_run: Path, tmp_path: Path) -> None:
     changes = {"output": str(tmp_path), "tasks.sst.max_dev": 20, "tasks": ["sst"], "report": False}
     other = train(load_recipe("scales/smoke", changes), quiet=True).folder

@@ -18,16 +18,16 @@ from command import check_refused, manyheads
 from hostile import HOSTILE
 from manyheads import load_recipe, train
 from manyheads.errors import UserError
+from manyheads.inference.intervals import wilson_interval
 from manyheads.reports.error_analysis import slices, suspicious_labels, word_pieces, worst_errors
 from manyheads.reports.facts import RunFacts
-from manyheads.reports.findings import find_problems, headlines
-from manyheads.reports.intervals import wilson_interval
+from manyheads.reports.finding import Finding
+from manyheads.reports.findings import find_problems
+from manyheads.reports.headlines import headlines
 from manyheads.reports.pages.run import run_report
 from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.reports.write import check_figure_format, write_report
 from manyheads.tokens.tokenizer import Tokenizer
-
-pytestmark = pytest.mark.slow
 
 
 class Page(HTMLParser):
@@ -50,6 +50,7 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
+@pytest.mark.slow
 def test_every_promised_figure_and_table_is_there(smoke_run: Path) -> None:
     result = manyheads("report", smoke_run, "--figures", smoke_run / "figures", "--format", "png")
     assert result.returncode == 0, result.stderr
@@ -76,6 +77,7 @@ def test_every_promised_figure_and_table_is_there(smoke_run: Path) -> None:
     assert len(labels) == len(drawn), "every figure can be listened to"
 
 
+@pytest.mark.slow
 def test_letters_in_figures_are_letters_and_take_the_pages_colour(smoke_run: Path) -> None:
     text = run_report(smoke_run).html
     figure = text[text.index('id="confusion-sst"') :]
@@ -85,6 +87,7 @@ def test_letters_in_figures_are_letters_and_take_the_pages_colour(smoke_run: Pat
     assert "var(--faint)" in figure
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_shown_as_text(toy_recipe: Callable[..., dict[str, Any]], toy_data: Path) -> None:
     rows = [f'{i},"{HOSTILE[i % 5].replace(chr(34), chr(34) * 2)} {i}",{i % 3}' for i in range(40)]
     (toy_data / "mood.csv").write_text("id,sentence,label\n" + "\n".join(rows) + "\n")
@@ -98,6 +101,7 @@ def test_hostile_texts_are_shown_as_text(toy_recipe: Callable[..., dict[str, Any
     assert ("dir", "auto") in page.attributes
 
 
+@pytest.mark.slow
 def test_a_run_cut_short_still_has_a_report(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     stop = """
 import os
@@ -114,6 +118,7 @@ Trainer.step = lambda *given: (step(*given), os._exit(9))
     check_refused(manyheads("report", folder, "--format", "gif"), "unknown figure format 'gif'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -136,6 +141,7 @@ def moods_shown(page: str) -> list[str]:
     return re.findall(r'<td class="text"[^>]*>(the \w+ was \w+ \d+)</td>', page)
 
 
+@pytest.mark.slow
 def test_a_finished_run_needs_no_data_for_its_report(toy_recipe: Callable[..., dict[str, Any]], toy_data: Path) -> None:
     """The page is the same after the data is deleted; a run of version 0.1 reads its texts from the data."""
     folder = train(load_recipe(toy_recipe()), quiet=True).folder
@@ -152,6 +158,7 @@ def test_a_finished_run_needs_no_data_for_its_report(toy_recipe: Callable[..., d
     assert run_report(folder).html == page
 
 
+@pytest.mark.slow
 def test_texts_of_changed_or_damaged_files_are_not_shown(
     toy_recipe: Callable[..., dict[str, Any]], toy_data: Path
 ) -> None:
@@ -220,6 +227,11 @@ def test_slices_by_hand() -> None:
     assert found["few words shared (under 0.3)"].examples == 2
 
 
+def problems_of(facts: RunFacts) -> list[Finding]:
+    return find_problems(facts, headlines(facts))
+
+
+@pytest.mark.slow
 def test_what_to_look_at_follows_from_the_log(smoke_run: Path, tmp_path: Path) -> None:
     """Over-fitting and forgetting are put into a copy of a log, and are then said with their figures."""
 
@@ -232,7 +244,7 @@ def test_what_to_look_at_follows_from_the_log(smoke_run: Path, tmp_path: Path) -
         record["metrics"]["sst"]["accuracy"] = 0.5 - 0.1 * number
         record["losses"]["qqp"] = 0.7 - 0.01 * number
     (folder / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lines))
-    sections = {finding.text.split(":")[0]: finding.section for finding in find_problems(RunFacts(folder))}
+    sections = {finding.text.split(":")[0]: finding.section for finding in problems_of(RunFacts(folder))}
     assert sections["sst over-fits"] == "losses"
     assert sections["sst was better before"] == "dev-metrics"
     assert not any(text.startswith("qqp over-fits") for text in sections)
@@ -270,6 +282,7 @@ def test_rates_are_drawn_by_group(smoke_run: Path) -> None:
     assert max(lines["heads"]) == pytest.approx(1e-2, rel=0.2)
 
 
+@pytest.mark.slow
 def test_seeds_beside_a_run_join_in_doubting_labels(toy_recipe: Callable[..., dict[str, Any]]) -> None:
     folders = [train(load_recipe(toy_recipe(name=f"seed-{seed}", seed=seed)), quiet=True).folder for seed in range(2)]
     train(load_recipe(toy_recipe(name="other", seed=5, training={"epochs": 1})), quiet=True)
@@ -279,6 +292,7 @@ def test_seeds_beside_a_run_join_in_doubting_labels(toy_recipe: Callable[..., di
     assert np.array_equal(seeds[1], RunFacts(folders[1]).tensors["mood.predictions"])
 
 
+@pytest.mark.slow
 def test_a_run_killed_while_it_finishes(smoke_run: Path, tmp_path: Path) -> None:
     """Predictions without metrics: the report of an unfinished run, with its last evaluation on top."""
     folder = tmp_path / "copy"
@@ -292,6 +306,7 @@ def test_a_run_killed_while_it_finishes(smoke_run: Path, tmp_path: Path) -> None
     assert "confusion-sst" not in text
 
 
+@pytest.mark.slow
 def test_damaged_files_are_named(smoke_run: Path, tmp_path: Path) -> None:
     for name in ("dev.safetensors", "tasks.json"):
         folder = tmp_path / name
@@ -303,6 +318,7 @@ def test_damaged_files_are_named(smoke_run: Path, tmp_path: Path) -> None:
         assert refused.value.code == "damaged-file"
 
 
+@pytest.mark.slow
 def test_reports_that_cannot_be_written(smoke_run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError) as refused:
@@ -313,6 +329,7 @@ def test_reports_that_cannot_be_written(smoke_run: Path, tmp_path: Path) -> None
     assert refused.value.code == "unknown-format"
 
 
+@pytest.mark.slow
 def test_sharing_is_measured_against_the_most_alike_run(toy_recipe: Callable[..., dict[str, Any]]) -> None:
     """A hardly trained run beside is no fair baseline where a better one is; and what differs is said."""
     alone = {"mood": toy_recipe()["tasks"]["mood"]}
@@ -340,7 +357,7 @@ def test_a_starved_task_and_constant_predictions_are_findings(smoke_run: Path, t
     (folder / "metrics.json").write_text(json.dumps(metrics))
     facts = RunFacts(folder)
     facts.predictions["sst"].predictions[:] = [0.0, 0.0, 1.0, 0.0, 0.0]
-    texts = [finding.text for finding in find_problems(facts)]
+    texts = [finding.text for finding in problems_of(facts)]
     assert any(text.startswith("qqp was starved: ") for text in texts)
     assert any(text.startswith("sst always predicts 2") for text in texts)
 
@@ -351,6 +368,7 @@ def test_wilsons_interval() -> None:
     assert wilson_interval(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_large_dev_set_makes_no_large_page(toy_recipe: Callable[..., dict[str, Any]], toy_data: Path) -> None:
     """20,000 dev examples: what is drawn is thinned. How long it takes: benchmarks/report.py."""
     rows = [f"{i},the film was {['dull', 'good', 'great'][i % 3]} {i % 97},{i % 3}" for i in range(20_000)]

@@ -17,9 +17,8 @@ from manyheads.studies.runner import train_in_process
 from manyheads.studies.smoke import open_smoke
 from manyheads.studies.study import OpenStudy
 
-pytestmark = pytest.mark.slow
 
-
+@pytest.mark.slow
 def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_path: Path) -> None:
     file = write_study_report(finished_study, figures=tmp_path / "figures", form="png")
     assert file == finished_study.folder.path / "b2-transfer-smoke.html"
@@ -50,6 +49,7 @@ def test_a_study_page_has_its_table_and_figures(finished_study: OpenStudy, tmp_p
     assert names == expected
 
 
+@pytest.mark.slow
 def test_the_mean_of_a_row_has_an_interval(finished_study: OpenStudy) -> None:
     """As a difference from nothing: the mean is the mean, and one seed's spread counts examples alone."""
     table, _ = finished_study.tables()
@@ -61,6 +61,7 @@ def test_the_mean_of_a_row_has_an_interval(finished_study: OpenStudy) -> None:
             assert cell.spread.half_width > 0
 
 
+@pytest.mark.slow
 def test_what_is_said_is_what_the_table_marks(finished_study: OpenStudy) -> None:
     table, (matrix,) = finished_study.tables()
     cells = [cell for row in table.rows for cell in row.cells.values() if cell.difference is not None]
@@ -77,6 +78,7 @@ def test_what_is_said_is_what_the_table_marks(finished_study: OpenStudy) -> None
     assert any(text.startswith("sst gains from joint training with qqp at equal examples: ") for text in texts)
 
 
+@pytest.mark.slow
 def test_a_study_that_is_not_finished(tmp_path: Path) -> None:
     opened = open_smoke("papers/e1-encodings", tmp_path)
     words = ["report", "papers/e1-encodings", "--scale", "smoke", "--studies", tmp_path]
@@ -90,6 +92,7 @@ def test_a_study_that_is_not_finished(tmp_path: Path) -> None:
     assert "differences-qqp" not in figures, "there is nothing to compare with yet"
 
 
+@pytest.mark.slow
 def test_a_study_of_confusion_matrices(tmp_path: Path) -> None:
     opened = open_smoke("papers/d7-confusion", tmp_path)
     for identity, planned in opened.runs:

@@ -13,11 +13,10 @@ from command import check_refused, manyheads
 from manyheads import load_recipe, train
 from manyheads.runs.trackers import numbers_of
 
-pytestmark = pytest.mark.slow
-
 RecipeFile = Callable[..., Path]
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_what_the_log_has(toy_recipe: Callable[..., dict[str, Any]]) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     run = train(load_recipe(toy_recipe(trackers=["tensorboard"])), quiet=True)
@@ -36,6 +35,7 @@ def test_nothing_is_tracked_unless_named(toy_recipe: Callable[..., dict[str, Any
     assert not (run.folder / "trackers").exists()
 
 
+@pytest.mark.slow
 def test_trackers_that_cannot_be(recipe_file: RecipeFile) -> None:
     check_refused(manyheads("train", recipe_file(trackers=["tensorbord"])), "trackers", "Did you mean 'tensorboard'?")
     check_refused(manyheads("train", recipe_file(trackers=["clearml"])), "'clearml' is not installed")
@@ -57,6 +57,7 @@ def test_records_as_numbers() -> None:
     assert numbers_of({"event": "start"}) == {}
 
 
+@pytest.mark.slow
 def test_the_report_is_written_at_the_end(recipe_file: RecipeFile, toy_data: Path) -> None:
     result = manyheads("train", recipe_file(report=True))
     assert result.returncode == 0, result.stderr

@@ -118,6 +118,21 @@ def test_a_changed_rule_counts_for_tasks_that_leave_the_part_open(monkeypatch: p
         assert identity(tasks=closed) == closed_before
 
 
+def test_how_a_file_is_read_counts_wherever_it_is_written(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("text\tlabel\na\t1\nb\t0\n")
+
+    def of(task: dict[str, Any]) -> str:
+        return identity(data={"root": str(tmp_path)}, tasks={"a": task})
+
+    plain = of({"train": "x.tsv"})
+    at_task = of({"train": "x.tsv", "quoting": "none"})
+    assert len({plain, at_task, of({"train": "x.tsv", "format": "csv"})}) == 3
+    assert of({"train": {"file": "x.tsv", "quoting": "none"}}) == at_task
+    assert of({"train": {"file": "x.tsv", "quoting": "none"}, "quoting": "csv"}) == at_task, "the source's goes first"
+    demo = {"a": {"train": "demo:sentiment"}}
+    assert identity(tasks={"a": {**demo["a"], "quoting": "none"}}) == identity(tasks=demo), "not a file's business"
+
+
 def test_a_new_key_counts_only_where_it_is_not_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     before = identity()
     with changed_keys({"training.novel": 1}):

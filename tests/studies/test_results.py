@@ -16,8 +16,6 @@ from conftest import SHARED_DATA
 from manyheads.studies.load import shipped_studies
 from manyheads.studies.study import open_study
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "results"
 PAGES = sorted(file for file in FOLDER.glob("*.md") if file.name != "README.md")
@@ -57,6 +55,7 @@ def test_a_page_names_its_own_files(page: Path) -> None:
     assert below_title.startswith(HEADING) == is_earlier
 
 
+@pytest.mark.slow
 @DATA_NEEDED
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_table_is_what_its_command_prints(page: Path, tmp_path: Path) -> None:

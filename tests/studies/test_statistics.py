@@ -9,12 +9,10 @@ import pytest
 from scipy import stats
 
 from building import NUMBERS, ORDINAL, TWO, a_task
+from manyheads.inference import bootstrap
+from manyheads.inference.bootstrap import DRAWS, draw_counts, drawn_metric
 from manyheads.parts.metrics import score
-from manyheads.studies import bootstrap
-from manyheads.studies.bootstrap import draw_counts, drawn_metric
-from manyheads.studies.statistics import DRAWS, Difference, difference, holm, median_difference, verdicts
-
-pytestmark = pytest.mark.slow
+from manyheads.studies.statistics import Difference, difference, holm, median_difference, verdicts
 
 
 def test_a_difference_by_hand() -> None:
@@ -65,6 +63,7 @@ def test_better_depends_on_which_way_is_up() -> None:
     assert verdicts([sure, sure], [True, False]) == ["better", "worse"]
 
 
+@pytest.mark.slow
 def test_what_can_be_seen_and_what_it_takes() -> None:
     one = Difference(mean=0.0, seeds=3, seed_variance=4e-4, example_variance=0.0)
     assert stats.nct.sf(4.302653, 2, one.detectable() / one.error) == pytest.approx(0.8, abs=1e-4), "the noncentral t"
@@ -186,6 +185,7 @@ def synthetic_study(
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seeds", "spread"), [(3, 0.0), (3, 0.03), (6, 0.03), (1, 0.0)], ids=["3", "3-noisy", "6-noisy", "one"]
 )
@@ -201,6 +201,7 @@ def test_intervals_cover_the_truth_as_often_as_promised(seeds: int, spread: floa
         assert inside < 500, "an interval that always holds the truth promises nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "spread"), [(3, 0.03), (5, 0.02), (1, 0.0)])
 def test_nothing_is_called_better_where_nothing_is(seeds: int, spread: float) -> None:
     """400 tables of four equal variants: a false 'better' or 'worse' in at most 5 % of the tables (and some slack)."""
@@ -212,6 +213,7 @@ def test_nothing_is_called_better_where_nothing_is(seeds: int, spread: float) ->
     assert wrong <= 28, wrong
 
 
+@pytest.mark.slow
 def test_a_real_difference_is_found_with_enough_seeds() -> None:
     """The power that `detectable` promises, four times of five, on predictions: here from 60 % on in 200 studies."""
     draw = np.random.default_rng(13)

@@ -7,9 +7,9 @@ import gzip
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from typing import Any
 import pytest
 import yaml
 
-from command import check_refused, manyheads
+from command import check_refused, manyheads, start
+from conftest import made_once, write_toy_data
+from manyheads.studies.runner import start_run, train_in_process
+from manyheads.studies.study import OpenStudy, open_study
 
 pytestmark = pytest.mark.slow
 
@@ -30,15 +33,39 @@ STUDY: dict[str, Any] = {
 
 @pytest.fixture
 def study(toy_data: Path, toy_encoder: Path) -> Path:
+    """A study of four runs, none of which is trained."""
+    return write_study(toy_data, toy_encoder)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, toy_encoder: Path) -> Path:
+    """Data, study, its runs in `studies`, and what was printed, in a folder that nobody changes."""
+
+    def make(folder: Path) -> None:
+        result = run(write_study(write_toy_data(folder), toy_encoder), folder / "studies")
+        assert result.returncode == 0, result.stderr
+        (folder / "printed.json").write_text(json.dumps({"stdout": result.stdout, "stderr": result.stderr}))
+
+    return made_once(tmp_path_factory, "trained-study", make)
+
+
+@pytest.fixture
+def finished_runs(trained: Path, toy_data: Path) -> Path:
+    """The study in the test's own folder, with its four runs finished in `studies`."""
+    shutil.copytree(trained, toy_data, dirs_exist_ok=True)
+    return toy_data / "mine.yaml"
+
+
+def write_study(folder: Path, encoder: Path) -> Path:
     base = {
-        "encoder": str(toy_encoder),
+        "encoder": str(encoder),
         "data": {"dev_share": 0.4},  # of three rows a correlation is mostly undefined
         "tasks": {"mood": {"train": "mood.csv"}, "near": {"train": "near.tsv", "range": [0, 5]}},
         "training": {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3},
         "checkpoint": {"every_steps": 3},
     }
-    (toy_data / "base.yaml").write_text(yaml.safe_dump(base))
-    return write(toy_data, STUDY)
+    (folder / "base.yaml").write_text(yaml.safe_dump(base))
+    return write(folder, STUDY)
 
 
 def write(folder: Path, content: dict[str, Any]) -> Path:
@@ -58,15 +85,22 @@ def run(study: Path, output: Path, *more: str) -> subprocess.CompletedProcess[st
     return manyheads("study", "run", study, "--output", output, "--jobs", "2", "--threads", "1", *more)
 
 
-def test_a_study_runs_once_and_its_table_says_what_is_real(study: Path, toy_data: Path) -> None:
-    output = toy_data / "studies"
-    first = run(study, output)
-    assert first.returncode == 0, first.stderr
-    assert "4 runs, 0 finished before; 2 at a time" in first.stderr
-    assert "study 4/4 runs" in first.stderr
+def train_here(study: Path, output: Path) -> OpenStudy:
+    """Train a study in this process, which takes no time to start: for tests of what is made of its results."""
+    opened = open_study(str(study), None, output, {})
+    for identity, planned in opened.runs:
+        train_in_process(opened.folder, identity, planned)
+    return opened
+
+
+def test_a_study_runs_once_and_its_table_says_what_is_real(finished_runs: Path, toy_data: Path) -> None:
+    study, output = finished_runs, toy_data / "studies"
+    first = json.loads((toy_data / "printed.json").read_text())
+    assert "4 runs, 0 finished before; 2 at a time" in first["stderr"]
+    assert "study 4/4 runs" in first["stderr"]
     for words in ("variant", "plain", "slow", "mood accuracy", "near pearson", "overall", "Differences from 'plain'",
                   "paired by seed", "Smallest difference that would be found"):  # fmt: skip
-        assert words in first.stdout, first.stdout
+        assert words in first["stdout"], first["stdout"]
     results = {file: file.stat().st_mtime_ns for file in (output / "results").iterdir()}
     again = run(study, output)
     assert "4 runs, 4 finished before" in again.stderr
@@ -172,18 +206,15 @@ def processes_of(folder: Path) -> list[int]:
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the runs by /proc")
 def test_killed_with_one_of_its_runs_it_goes_on_to_the_same_table(study: Path, toy_data: Path) -> None:
     study = write(toy_data, {**STUDY, "set": {"training.epochs": 12}})
-    assert run(study, toy_data / "left").returncode == 0
+    train_here(study, toy_data / "left")
     output = toy_data / "killed"
-    words = ["study", "run", str(study), "--output", str(output), "--jobs", "2", "--threads", "1"]
-    started = subprocess.Popen(
-        [sys.executable, "-m", "manyheads", *words], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
+    started = start("study", "run", study, "--output", output, "--jobs", "2", "--threads", "1")
     until = time.monotonic() + 120
     while time.monotonic() < until and not list((output / "runs").glob("*/checkpoints/step-*")):
         time.sleep(0.01)
     runs = processes_of(output)
     assert runs
-    os.kill(started.pid, signal.SIGKILL)
+    started.kill(signal.SIGKILL)
     os.kill(runs[0], signal.SIGKILL)
     started.wait()
     again = run(study, output)  # waits for the run that is still at work, and goes on with the one that is not
@@ -194,17 +225,14 @@ def test_killed_with_one_of_its_runs_it_goes_on_to_the_same_table(study: Path, t
 def test_asked_to_stop_it_saves_its_runs(study: Path, toy_data: Path) -> None:
     study = write(toy_data, {**STUDY, "set": {"training.epochs": 200}, "seeds": 1})
     output = toy_data / "stopped"
-    words = ["study", "run", str(study), "--output", str(output), "--jobs", "2", "--threads", "1"]
-    started = subprocess.Popen(
-        [sys.executable, "-m", "manyheads", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
+    started = start("study", "run", study, "--output", output, "--jobs", "2", "--threads", "1")
     until = time.monotonic() + 120
     while time.monotonic() < until and len(list((output / "runs").glob("*/log.jsonl"))) < 2:
         time.sleep(0.01)
-    started.send_signal(signal.SIGTERM)
-    _, told = started.communicate(timeout=60)
-    assert started.returncode == 128 + signal.SIGTERM
-    assert "Stopped with 0 of 2 runs finished. The same command goes on." in told
+    started.kill(signal.SIGTERM)
+    stopped = started.wait()
+    assert stopped.returncode == 128 + signal.SIGTERM
+    assert "Stopped with 0 of 2 runs finished. The same command goes on." in stopped.stderr
     assert not processes_of(output)
     status = manyheads("study", "status", study, "--output", output)
     assert "stopped at" in status.stdout
@@ -214,48 +242,44 @@ def test_asked_to_stop_it_saves_its_runs(study: Path, toy_data: Path) -> None:
 def test_of_two_studies_at_once_one_trains_and_the_other_waits(study: Path, toy_data: Path) -> None:
     study = write(toy_data, {**STUDY, "variants": {"plain": {}}, "set": {"training.epochs": 40}, "seeds": 1})
     output = toy_data / "shared"
-    words = ["study", "run", str(study), "--output", str(output), "--jobs", "1", "--threads", "1"]
-    first = subprocess.Popen(
-        [sys.executable, "-m", "manyheads", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
+    first = start("study", "run", study, "--output", output, "--jobs", "1", "--threads", "1")
     until = time.monotonic() + 120
     while time.monotonic() < until and not processes_of(output):
         time.sleep(0.01)
     second = run(study, output)
     assert second.returncode == 0, second.stderr
-    told = first.communicate(timeout=120)[1]
-    assert "plain, seed 0" in told
+    assert "plain, seed 0" in first.wait().stderr
     assert "plain, seed 0" not in second.stderr, "it would be on the board if it had been started again"
 
 
-def test_a_finished_run_is_not_started_whoever_finished_it(study: Path, toy_data: Path) -> None:
+def test_a_finished_run_is_not_started_whoever_finished_it(finished_runs: Path, toy_data: Path) -> None:
     """Between looking for its result and getting its lock another study may have finished it."""
-    from manyheads.studies.runner import start_run
-    from manyheads.studies.study import open_study
-
-    assert run(study, toy_data / "studies", "--only", "plain").returncode == 0
-    opened = open_study(str(study), None, toy_data / "studies", {})
+    opened = open_study(str(finished_runs), None, toy_data / "studies", {})
     identity, planned = opened.runs[0]
     assert start_run(opened.folder, identity, planned, 1) is None
 
 
-def test_rows_that_are_the_same_runs_are_not_compared(study: Path, toy_data: Path) -> None:
+def test_rows_that_are_the_same_runs_are_not_compared(finished_runs: Path, toy_data: Path) -> None:
+    study, output = finished_runs, toy_data / "studies"
+    identity, planned = open_study(str(study), None, output, {}).runs[0]
+    assert planned.label == "plain, seed 0"
+    (output / "results" / f"{identity}.json.gz").unlink()
+    shutil.rmtree(output / "runs" / identity)
     content = {**STUDY, "variants": {"plain": {}, "rate {learning_rate}": {"grid": {
         "training.learning_rate": [1e-3, 1e-4]}}}}  # fmt: skip
-    result = run(write(toy_data, content), toy_data / "studies")
+    result = run(write(toy_data, content), output)
     assert result.returncode == 0, result.stderr
-    assert "4 runs, 0 finished before" in result.stderr
+    assert "4 runs, 3 finished before" in result.stderr
     assert "plain, seed 0" in result.stderr, "of rows that share a run the first names it"
     assert "rate 0.001, seed" not in result.stderr
     assert "hold for all 3 of them together" in result.stdout, "two tasks and the overall score of one row"
-    rows = [row for row in csv_table(study, toy_data / "studies") if row["variant"] == "rate 0.001"]
+    rows = [row for row in csv_table(study, output) if row["variant"] == "rate 0.001"]
     assert [row["verdict"] for row in rows] == ["", "", ""]
     assert {(row["steps"], row["examples"]) for row in rows} == {("6.0", "84.0")}
 
 
-def test_results_count_as_finished_on_another_machine(study: Path, toy_data: Path) -> None:
-    here, there = toy_data / "here", toy_data / "there"
-    assert run(study, here).returncode == 0
+def test_results_count_as_finished_on_another_machine(finished_runs: Path, toy_data: Path) -> None:
+    study, here, there = finished_runs, toy_data / "studies", toy_data / "there"
     file = toy_data / "out.jsonl.gz"
     result = manyheads("study", "export", study, "--output", here, "--to", file)
     assert "4 runs →" in result.stdout, result.stderr
@@ -288,14 +312,14 @@ def test_results_count_as_finished_on_another_machine(study: Path, toy_data: Pat
     check_refused(manyheads("study", "export", study, "--output", toy_data / "no", "--to", file), "[no-finished-run]")
 
 
-def test_results_of_version_0_1_are_still_read(study: Path, toy_data: Path) -> None:
+def test_results_of_version_0_1_are_still_read(finished_runs: Path, toy_data: Path) -> None:
     """It called predictions answers, in results, in exports and in a run's dev.safetensors."""
     from safetensors.numpy import load_file, save_file
 
     from manyheads.inference.prediction_files import read_dev_predictions
 
-    output, imported, file = toy_data / "studies", toy_data / "imported", toy_data / "out.jsonl.gz"
-    assert run(study, output).returncode == 0
+    study, output = finished_runs, toy_data / "studies"
+    imported, file = toy_data / "imported", toy_data / "out.jsonl.gz"
     expected = csv_table(study, output)
     for result in (output / "results").glob("[!d]*.json.gz"):
         record = json.loads(gzip.decompress(result.read_bytes()))
@@ -326,9 +350,8 @@ def test_results_of_version_0_1_are_still_read(study: Path, toy_data: Path) -> N
     assert all((read[name] == tensors[name]).all() for name in tensors)
 
 
-def test_the_first_of_several_seeds_is_not_compared(study: Path, toy_data: Path) -> None:
-    output = toy_data / "studies"
-    assert run(study, output).returncode == 0
+def test_the_first_of_several_seeds_is_not_compared(finished_runs: Path, toy_data: Path) -> None:
+    study, output = finished_runs, toy_data / "studies"
     record = {file: json.loads(gzip.decompress(file.read_bytes())) for file in (output / "results").glob("[!d]*.gz")}
     second = [file for file, one in record.items() if one["seed"] == 1]
     assert len(second) == 2
@@ -344,7 +367,8 @@ def test_the_first_of_several_seeds_is_not_compared(study: Path, toy_data: Path)
 
 def test_single_task_baselines_make_a_transfer_matrix(study: Path, toy_data: Path) -> None:
     content = {**STUDY, "variants": {"shared": {}}, "baselines": "single-task", "equal": ["examples", "steps"]}
-    result = run(write(toy_data, content), toy_data / "studies")
+    train_here(write(toy_data, content), toy_data / "studies")
+    result = run(study, toy_data / "studies")
     assert result.returncode == 0, result.stderr
     for equal in ("examples", "steps"):
         start = result.stdout.index(f"Transfer at equal {equal}: what joint training changes")
@@ -379,7 +403,7 @@ def test_at_equal_examples_a_task_gets_the_batches_that_it_gets_beside_others(st
     assert batches() == batches(**{"training.active_tasks": ["near"]})
 
 
-def test_a_confusion_matrix_counts_every_dev_example(study: Path, toy_data: Path) -> None:
+def test_a_confusion_matrix_counts_every_dev_example(finished_runs: Path, toy_data: Path) -> None:
     content = {
         **STUDY,
         "layout": "confusion",

@@ -17,8 +17,6 @@ from manyheads.studies.load import load_study
 from manyheads.studies.study import OpenStudy
 from manyheads.tasks.resolve import load_recipe
 
-pytestmark = pytest.mark.slow
-
 BASE = "scales/smoke"
 
 
@@ -155,7 +153,7 @@ def test_what_is_the_same_run(tmp_path: Path, toy_encoder: Path) -> None:
     assert identity(name="other", description="x", output="y", encoder=str(elsewhere)) == same
     assert identity(data={"root": str(moved)}) == same, "the same bytes in another folder"
     assert identity(checkpoint={"every_steps": 7}) == same
-    assert identity(training={"epochs": 3}) == same, "which is the default"
+    assert identity(training={"budget": {"passes": 3}}) == same, "which is the default"
     assert identity(seed=1) != same
     assert identity(training={"epochs": 4}) != same
     (data / "a.csv").write_text("text,label\ngood film,1\nbad book,0\n" * 5)

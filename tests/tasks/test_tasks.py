@@ -20,8 +20,9 @@ from manyheads.tasks.task import Task
 
 
 def load(folder: Path, data: dict[str, Any] | None = None, **task: Any) -> TaskData:
-    recipe = load_recipe({"data": {"root": str(folder), **(data or {})}, "tasks": {"t": task}})
-    return load_tasks(recipe)["t"]
+    """A task of which dev chooses checkpoints."""
+    content = {"data": {"root": str(folder), **(data or {})}, "tasks": {"t": task}, "evaluate": {"select": None}}
+    return load_tasks(load_recipe(content))["t"]
 
 
 def refusal(folder: Path, **task: Any) -> str:
@@ -32,6 +33,52 @@ def refusal(folder: Path, **task: Any) -> str:
 
 def rows(count: int, first: int = 0) -> str:
     return "text,label\n" + "".join(f"text {i},{i % 3}\n" for i in range(first, first + count))
+
+
+# --- how files are read ----------------------------------------------------------------------------------------
+
+
+def test_a_task_says_how_all_its_files_are_read_and_a_source_for_itself(tmp_path: Path) -> None:
+    """MRPC's and CoLA's ways: no header, bare quotes, an ending that says nothing; test has a header after all."""
+    (tmp_path / "train.dat").write_text('1\t"Good\n0\tbad\n1\tfine"\n')
+    (tmp_path / "dev.dat").write_text("0\tdull\n")
+    (tmp_path / "test.csv").write_text("label,text\n0,worse\n")
+    layout = {"columns": ["label", "text"], "format": "tsv", "quoting": "none"}
+    data = load(tmp_path, train="train.dat", dev="dev.dat", **layout)
+    assert data.task.columns == Columns(("text",), "label", None), "recognised among the given names"
+    assert data.train.texts[0].to_pylist() == ['"Good', "bad", 'fine"']
+    assert data.dev.texts[0].to_pylist() == ["dull"]
+    (tmp_path / "test.csv").write_text('0,"worse"\n')
+    own = {"file": "test.csv", "format": "csv", "quoting": "csv"}
+    data = load(tmp_path, train="train.dat", dev="dev.dat", test=own, **layout)
+    assert data.test is not None
+    assert data.test.texts[0].to_pylist() == ["worse"]
+
+
+def test_lines_of_a_txt_file_are_the_texts_of_test_whatever_the_column_is_called(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("sentence,label\na,0\nb,1\nc,1\n")
+    (tmp_path / "lines.txt").write_text("One line.\n\nAnother, longer line.\n")
+    data = load(tmp_path, train="x.csv", test="lines.txt")
+    assert data.test is not None
+    assert (data.test.labels, data.test.texts[0].to_pylist()) == (None, ["One line.", "Another, longer line."])
+    (tmp_path / "pairs.csv").write_text("sentence1,sentence2,label\na,b,0\nc,d,1\ne,f,1\n")
+    (tmp_path / "lines.txt").write_text('"One\ttwo"\nthree\tfour\n')
+    data = load(tmp_path, train="pairs.csv", test="lines.txt")
+    assert data.test is not None
+    assert [side.to_pylist() for side in data.test.texts] == [['"One', "three"], ['two"', "four"]]
+    (tmp_path / "lines.txt").write_text("a line without a tab\n")
+    assert "lines.txt:1: 1 cells where there are 2 columns" in refusal(tmp_path, train="pairs.csv", test="lines.txt")
+
+
+def test_tasks_that_read_a_file_differently_do_not_share_its_rows(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("text\ta\tb\n" + "".join(f'"t{i}"\t{i % 2}\t{i % 3}\n' for i in range(9)))
+    tasks: dict[str, Any] = {"a": {"train": "x.tsv", "label": "a"}, "b": {"train": "x.tsv", "label": "b"}}
+    root = {"root": str(tmp_path)}
+    assert load_tasks(load_recipe({"data": root, "tasks": tasks}))["b"].row_group == "a+b"
+    tasks["b"]["quoting"] = "none"
+    loaded = load_tasks(load_recipe({"data": root, "tasks": tasks}))
+    assert loaded["b"].row_group is None
+    assert loaded["b"].train.texts[0][0].as_py().startswith('"t')
 
 
 # --- what is filled in -----------------------------------------------------------------------------------------
@@ -194,8 +241,9 @@ def test_texts_to_predict_need_only_the_tasks_text_columns(tmp_path: Path) -> No
 # --- the real data ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_papers_recipe_reads_the_course_files(shared_data: Path) -> None:
-    recipe = load_recipe("best", {"data.root": str(shared_data)})
+    recipe = load_recipe("best", {"data.root": str(shared_data), "evaluate.select": None})
     data = load_tasks(recipe)
     sizes = {name: (len(one.train), len(one.dev), one.test and len(one.test)) for name, one in data.items()}
     assert sizes == {"sst": (8544, 1101, 2210), "qqp": (61991, 20212, None), "sts": (6040, 863, 1725)}

@@ -112,6 +112,7 @@ def test_rows_are_not_sorted_by_label(task: str) -> None:
 # --- the same again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "split"), EVERY_SPLIT)
 def test_the_seed_decides_the_rows(task: str, split: str) -> None:
     random.seed(99)  # the global generator must not matter
@@ -120,6 +121,7 @@ def test_the_seed_decides_the_rows(task: str, split: str) -> None:
     assert len(one & other) < len(one) / 2
 
 
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_gives_the_same_rows() -> None:
     code = (
         "import json; from demo_corpus import *; "
@@ -145,12 +147,14 @@ def generate(*options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_shipped_files_are_what_the_tool_makes() -> None:
     run = generate("--check")
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.endswith("up to date\n")
 
 
+@pytest.mark.slow
 def test_the_tool_writes_the_same_bytes_again_and_finds_a_changed_file(tmp_path: Path) -> None:
     assert generate("--folder", str(tmp_path)).returncode == 0
     files = sorted(tmp_path.iterdir())
@@ -182,6 +186,7 @@ def test_the_vocabulary_is_every_training_word_by_frequency() -> None:
 # --- no repeats
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_no_text_occurs_twice_in_any_split(task: str, seed: int) -> None:
@@ -191,6 +196,7 @@ def test_no_text_occurs_twice_in_any_split(task: str, seed: int) -> None:
     assert all(len(set(key)) == len(key) for key in counted)  # nor a sentence paired with itself
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("pool", ["train", "held"])
 def test_the_rules_never_give_one_text_two_labels(task: str, pool: str) -> None:
@@ -326,6 +332,7 @@ def test_shared_words_do_not_tell_duplicates(split: str) -> None:
     assert sum(share < 0.4 for share in shared["1"]) > 0.3 * len(shared["1"])  # duplicates in other words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS)
 def test_duplicates_ask_one_question_and_easy_negatives_come_from_elsewhere(split: str) -> None:
     families = demo_corpus.QUESTIONS["train" if split == "train" else "held"]
@@ -356,6 +363,7 @@ def test_every_wording_of_a_question_speaks_of_the_same_slots() -> None:
         assert len({tuple(sorted(re.findall(r"{\w+}", wording))) for wording in wordings}) == 1, family
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS)
 def test_similarity_agrees_with_what_is_common(split: str) -> None:
     pool = "train" if split == "train" else "held"

@@ -22,8 +22,6 @@ from manyheads.registry import find, parts
 from manyheads.tasks.resolve import load_recipe
 from manyheads.training import frozen_cache as frozen
 
-pytestmark = pytest.mark.slow
-
 NONE = None
 SPELT: dict[Any, Any] = {  # settings that take more than a word
     "ball": {"name": "smart", "form": "ball", "epsilon": 1e-3, "masks": "independent", "tasks": ["near"]},
@@ -133,6 +131,7 @@ def test_the_cover_has_every_setting() -> None:
     assert len(COVER) < 2.2 * len(FACTORS["sampler"]) * len(FACTORS["losses"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(0, len(COVER), 10))
 def test_every_two_settings_train_together(
     number: int, toy_recipe: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
@@ -157,6 +156,7 @@ for recipe in json.load(open(sys.argv[1])):
 """
 
 
+@pytest.mark.slow
 def test_every_setting_trains_in_two_processes(toy_recipe: Callable[..., dict[str, Any]], toy_data: Path) -> None:
     chosen: list[dict[str, Any]] = []
     missing = {(factor, value) for factor, values in FACTORS.items() for value in values}

@@ -18,12 +18,11 @@ from manyheads.runs.run import Run
 from manyheads.tasks.resolve import load_recipe
 from run_files import last_checkpoint, log_of
 
-pytestmark = pytest.mark.slow
-
 ToyRecipe = Callable[..., dict[str, Any]]
 RecipeFile = Callable[..., Path]
 
 
+@pytest.mark.slow
 def test_measuring_changes_nothing_and_keeps_its_share(toy_recipe: ToyRecipe) -> None:
     settings = {"epochs": 6, "batch_size": 4, "learning_rate": 1e-3}
     runs = {
@@ -68,6 +67,7 @@ def test_rounds_with_one_task_are_measured_with_batches_of_the_others(sampler: s
         assert all(sorted(one["tasks"]) == ["mood", "near"] for one in records)
 
 
+@pytest.mark.slow
 def test_the_command_says_what_was_measured(recipe_file: RecipeFile, toy_data: Path) -> None:
     file = recipe_file(training={"epochs": 4, "batch_size": 8, "conflicts": 0.5})
     assert manyheads("train", file, "-q").returncode == 0
@@ -92,6 +92,7 @@ def test_the_command_says_what_was_measured(recipe_file: RecipeFile, toy_data: P
     assert found["steps"] == [one["step"] for one in records]
 
 
+@pytest.mark.slow
 def test_where_nothing_was_measured_the_command_says_why(recipe_file: RecipeFile, toy_data: Path) -> None:
     run = toy_data / "runs" / "toy"
     assert manyheads("train", recipe_file(), "-q").returncode == 0

@@ -20,10 +20,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from command import check_refused, manyheads
+from conftest import made_once, toy_settings, write_toy_data
 from manyheads.parts.samplers import Batch
 from manyheads.training.distributed import Processes
-
-pytestmark = pytest.mark.slow
 
 STILL = {"dropout": 0, "attention_dropout": 0}
 # AdamW's usual ε lets rounding decide where a weight goes whose gradient is 0 in exact arithmetic (the keys' bias), by
@@ -31,12 +30,45 @@ STILL = {"dropout": 0, "attention_dropout": 0}
 SMOOTH = {"learning_rate": 0.1, "epsilon": 1.0}
 
 
+TWO_PROCESSES = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+# the process group is kept from one run to the next, so that two processes are started once for all of them
+TRAIN_ALL = """
+import json, sys
+from manyheads import load_recipe, train
+from manyheads.training.distributed import Processes
+Processes.leave = Processes.wait
+for recipe in json.load(open(sys.argv[1])):
+    train(load_recipe(recipe), quiet=True)
+"""
+
+
 def torchrun(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return run_twice("-m", "manyheads", *map(str, words))
+
+
+def run_twice(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
-         "-m", "manyheads", *map(str, words)],
-        capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [*TWO_PROCESSES, *words], capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained_by_two(tmp_path_factory: pytest.TempPathFactory, toy_encoder: Path) -> Path:
+    """The runs 'left' and one for each of SURGERY, trained in two processes that are started once."""
+
+    def make(folder: Path) -> None:
+        write_toy_data(folder)
+        write_conflict(folder)
+        recipes = [{**toy_settings(folder, toy_encoder), **stopped_recipe(toy_encoder), "name": "left"}]
+        for how in SURGERY:
+            recipes.append({**toy_settings(folder, toy_encoder), **conflict_recipe(how, toy_encoder), "name": how})
+        (folder / "recipes.json").write_text(json.dumps(recipes))
+        (folder / "train_all.py").write_text(TRAIN_ALL)
+        result = run_twice(str(folder / "train_all.py"), str(folder / "recipes.json"))
+        assert result.returncode == 0, result.stderr[-3000:]
+
+    return made_once(tmp_path_factory, "trained-by-two", make)
 
 
 def log_of(run: Path, event: str) -> list[dict[str, Any]]:
@@ -46,6 +78,11 @@ def log_of(run: Path, event: str) -> list[dict[str, Any]]:
 
 def weights(run: Path, file: str = "model.safetensors") -> dict[str, torch.Tensor]:
     return load_file(sorted((run / "checkpoints").glob("step-*"))[-1] / file)
+
+
+def temperature(run: Path) -> float:
+    """Of mood, the first task."""
+    return json.loads((run / "best" / "manyheads.json").read_text())["tasks"][0]["temperature"]
 
 
 def check_tensors(one: Path, two: Path, file: str) -> None:
@@ -67,6 +104,7 @@ def test_slices_partition_a_round(size: int, count: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path) -> None:
     """Without dropout: the same losses, metrics and weights, also where a slice is empty (36 rows are 5·7 + 1)."""
@@ -98,33 +136,28 @@ def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy
     for first, second in zip(log_of(one, "evaluate"), log_of(two, "evaluate"), strict=True):
         assert first["train_losses"] == pytest.approx(second["train_losses"], rel=1e-4)
     assert (two / "predictions" / "mood-dev.csv").is_file()
+    assert temperature(two) == pytest.approx(temperature(one), rel=1e-3), "the main process fits and saves it"
+    assert temperature(two) != 1.0
 
 
+def stopped_recipe(encoder: Path) -> dict[str, Any]:
+    return {
+        "encoder": {"name": str(encoder), **STILL},
+        "tasks": {"mood": {"train": "mood.csv", "batch_size": 2, "head": {"dropout": 0}}},
+        "training": {"epochs": 3, "learning_rate": 1e-3},
+        "checkpoint": {"every_steps": None},
+    }
+
+
+@pytest.mark.slow
 def test_two_processes_asked_to_stop_go_on_to_the_same_weights(
-    recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path
+    recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path, trained_by_two: Path
 ) -> None:
     """SIGTERM to every process in the middle, then a resume by torchrun."""
-    file = recipe_file(
-        encoder={"name": str(toy_encoder), **STILL},
-        tasks={"mood": {"train": "mood.csv", "batch_size": 2, "head": {"dropout": 0}}},
-        training={"epochs": 3, "learning_rate": 1e-3},
-        checkpoint={"every_steps": None},
-    )
-    assert torchrun("train", file, "name=left").returncode == 0
+    file = recipe_file(**stopped_recipe(toy_encoder))
     stopped = toy_data / "runs" / "stopped"
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node",
-        "2",
-        "-m",
-        "manyheads",
-    ]
-    started = subprocess.Popen(
-        [*command, "train", str(file), "name=stopped"], stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    words = (*TWO_PROCESSES, "-m", "manyheads", "train", str(file), "name=stopped")
+    started = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
     until = time.monotonic() + 120
     while time.monotonic() < until and not ((stopped / "log.jsonl").is_file() and len(log_of(stopped, "step")) > 8):
         time.sleep(0.02)
@@ -133,13 +166,15 @@ def test_two_processes_asked_to_stop_go_on_to_the_same_weights(
     assert started.returncode != 0
     assert said.count("saved. Go on with") == 1, said
     assert torchrun("resume", stopped).returncode == 0
-    expected, found = weights(toy_data / "runs" / "left"), weights(stopped)
+    left = trained_by_two / "runs" / "left"
+    expected, found = weights(left), weights(stopped)
     for name, tensor in expected.items():
         assert torch.equal(tensor, found[name]), name
-    for one, other in zip(log_of(toy_data / "runs" / "left", "step"), log_of(stopped, "step"), strict=True):
+    for one, other in zip(log_of(left, "step"), log_of(stopped, "step"), strict=True):
         assert one["loss"] == other["loss"]
 
 
+@pytest.mark.slow
 def test_fewer_processes_than_asked_for_and_coupled_losses_are_refused(
     recipe_file: Callable[..., Path], toy_data: Path
 ) -> None:
@@ -163,32 +198,39 @@ FACTORS = {"layer_factors": {"layers": [2], "chosen": 3.0, "others": 0.5}}  # of
 RATES = {"geometric mean": "updates", "random weights": "own-updates"}
 
 
-@pytest.mark.parametrize("how", SURGERY)
-def test_a_three_way_conflict_is_settled_alike_in_two_processes(
-    how: str, recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path
-) -> None:
-    """Three tasks with one head see the same sentences and want a class each: every pair of gradients conflicts."""
+def write_conflict(folder: Path) -> None:
+    """Three tasks of the same sentences that want a class each."""
     for number in range(3):
         rows = [f"the {'film book meal hotel'.split()[i % 4]} was {i},{number}" for i in range(21)]  # noqa: SIM905
-        (toy_data / f"want{number}.csv").write_text("sentence,label\n" + "\n".join(rows) + "\n")
+        (folder / f"want{number}.csv").write_text("sentence,label\n" + "\n".join(rows) + "\n")
+    (folder / "mixed.csv").write_text("sentence,label\n" + "".join(f"the cat runs {i},{i % 3}\n" for i in range(9)))
+
+
+def conflict_recipe(how: str, encoder: Path) -> dict[str, Any]:
     same = {"labels": ["0", "1", "2"], "dev": "mixed.csv", "batch_size": 5}
-    (toy_data / "mixed.csv").write_text("sentence,label\n" + "".join(f"the cat runs {i},{i % 3}\n" for i in range(9)))
-    file = recipe_file(
-        encoder={"name": str(toy_encoder), **STILL},
-        tasks={
+    training = {"epochs": 1, "accumulate": 2, **SMOOTH, "conflicts": 1.0, "tokens_per_pass": 30}
+    return {
+        "encoder": {"name": str(encoder), **STILL},
+        "tasks": {
             "first": {"train": "want0.csv", "head": {"dropout": 0}, **same},
             "second": {"train": "want1.csv", "head_of": "first", **same, **(FACTORS if how in RATES else {})},
             "third": {"train": "want2.csv", "head_of": "first", **same},
         },
-        combine=SURGERY[how],
-        training={"epochs": 1, "accumulate": 2, **SMOOTH, "conflicts": 1.0, "tokens_per_pass": 30}
-        | {"layer_factors_on": RATES.get(how, "gradients")},
-    )
-    alone = manyheads("train", file, "name=alone", "--quiet")
+        "combine": SURGERY[how],
+        "training": {**training, "layer_factors_on": RATES.get(how, "gradients")},
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", SURGERY)
+def test_a_three_way_conflict_is_settled_alike_in_two_processes(
+    how: str, recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path, trained_by_two: Path
+) -> None:
+    """Three tasks with one head see the same sentences and want a class each: every pair of gradients conflicts."""
+    write_conflict(toy_data)
+    alone = manyheads("train", recipe_file(**conflict_recipe(how, toy_encoder)), "name=alone", "--quiet")
     assert alone.returncode == 0, alone.stderr
-    both = torchrun("train", file, "name=both")
-    assert both.returncode == 0, both.stderr
-    one, two = toy_data / "runs" / "alone", toy_data / "runs" / "both"
+    one, two = toy_data / "runs" / "alone", trained_by_two / "runs" / how
     measured = log_of(one, "conflicts")
     assert all(cosine < 0 for cosine in measured[0]["cosines"]["shared heads"]), "all three pairs conflict"
     for first, second in zip(log_of(one, "step"), log_of(two, "step"), strict=True):

@@ -24,8 +24,6 @@ from manyheads.training.schedule import set_trainable
 from manyheads.training.setup import Setup, assemble
 from run_files import log_of
 
-pytestmark = pytest.mark.slow
-
 ToyRecipe = Callable[..., dict[str, Any]]
 TRAINING = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-3}
 # What two orders of adding in float32 may differ by. Measured: 8e-7 (states), 1e-7 (losses), 7e-7 (gradients), and
@@ -126,6 +124,7 @@ def test_kept_states_are_those_of_each_sequence_alone(
                     torch.testing.assert_close(states, expected, rtol=0, atol=STATES)
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 @pytest.mark.parametrize("train_what", ["heads", "top-1", [2]], ids=str)
 @pytest.mark.parametrize("near", NEAR, ids=["cross", "bi"])
@@ -136,6 +135,7 @@ def test_kept_states_train_the_same(train_what: Any, near: dict[str, Any], combi
     check_steps(*computed_and_kept(toy_recipe, {**TRAINING, "trainable": train_what}, tasks=tasks, combine=combine))
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 @pytest.mark.parametrize("train_what", ["heads", "top-1"])
 def test_a_run_with_kept_states_ends_like_one_without(train_what: str, toy_recipe: ToyRecipe) -> None:
@@ -153,6 +153,7 @@ def test_a_run_with_kept_states_ends_like_one_without(train_what: str, toy_recip
     assert abs(without[-1]["loss"]["near"] - without[0]["loss"]["near"]) > 0.1, "it has gone somewhere"
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_single_layer_training_leaves_every_other_tensor_as_it_was(toy_recipe: ToyRecipe, toy_encoder: Path) -> None:
     """Paper A, table 5."""
@@ -207,6 +208,7 @@ def test_dev_is_kept_where_it_is_read_often_enough(toy_recipe: ToyRecipe) -> Non
     )
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_the_last_evaluation_is_of_the_best_model_whatever_its_encoder_was(toy_recipe: ToyRecipe) -> None:
     """The first phase learns its own dev rows, the second spoils the encoder, the third keeps states of that one."""
@@ -222,7 +224,9 @@ def test_the_last_evaluation_is_of_the_best_model_whatever_its_encoder_was(toy_r
     run = train(load_recipe(toy_recipe(tasks=tasks, phases=phases)), quiet=True)
     evaluations = [one["overall"] for one in log_of(run.folder, "evaluate")]
     assert max(evaluations[:12]) > max(evaluations[12:]) + 0.1
-    assert Run(run.folder).evaluate().to_json() == run.metrics["dev"], "as the best model alone, which keeps nothing"
+    assert Run(run.folder).evaluate().metrics == run.metrics["dev"]["metrics"], (
+        "as the best model alone, which keeps nothing"
+    )
 
 
 def test_a_damaged_file_is_written_again_and_a_race_is_no_fault(
@@ -282,6 +286,7 @@ def test_transformers_encoders_keep_states_where_nothing_above_runs(toy_recipe: 
     assert kept(toy_recipe, encoder=encoder, training={**TRAINING, "trainable": "top-1"}) == {}
 
 
+@pytest.mark.slow
 def test_the_run_says_so_and_the_next_one_reads_the_same_file(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     file = recipe_file(training={**TRAINING, "trainable": "heads"})
     first = manyheads("train", file)
@@ -322,6 +327,7 @@ def test_other_texts_weights_or_encodings_are_other_states(toy_recipe: ToyRecipe
     assert len(files() - seen) == 4, "the same weights, read by other heads"
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_of_two_tasks_on_the_same_texts_one_may_be_kept(toy_recipe: ToyRecipe) -> None:
     """SMART reads the examples of one of them, whose states are computed, without dropout as before; those of the

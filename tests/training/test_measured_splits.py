@@ -30,6 +30,7 @@ def evaluations(run: Run) -> list[dict[str, Any]]:
     return log_of(run.folder, "evaluate")
 
 
+@pytest.mark.slow
 def test_train_is_measured_on_a_fixed_part_without_dropout(toy_recipe: ToyRecipe) -> None:
     """The figures are those of the saved model on these rows; the training is the one that it is without them."""
     settings = {"train_examples": TRAIN_EXAMPLES}
@@ -40,7 +41,7 @@ def test_train_is_measured_on_a_fixed_part_without_dropout(toy_recipe: ToyRecipe
     data: dict[str, TaskTokens] = {}
     rows: dict[str, np.ndarray] = {}
     for name, loaded in load_tasks(recipe).items():
-        data[name] = TaskTokens(loaded.task, loaded.train, run.model.tokenizer)
+        data[name] = TaskTokens(run.model.tasks[name], loaded.train, run.model.tokenizer)  # calibrated
         rows[name] = fixed_subset(data[name], TRAIN_EXAMPLES, recipe.seed)
         assert len(rows[name]) == TRAIN_EXAMPLES
     expected, _ = evaluate_model(run.model, data, recipe.evaluate, rows)
@@ -53,6 +54,7 @@ def test_train_is_measured_on_a_fixed_part_without_dropout(toy_recipe: ToyRecipe
     assert all(torch.equal(weights[name], same_weights[name]) for name in weights)
 
 
+@pytest.mark.slow
 def test_a_part_larger_than_train_is_all_of_it_and_unlabelled_rows_do_not_count(
     toy_recipe: ToyRecipe, toy_data: Path
 ) -> None:
@@ -148,6 +150,7 @@ def predicted_classes(run: Run) -> list[str]:
         return [row[1] for row in csv.reader(content)][1:]
 
 
+@pytest.mark.slow
 def test_labelled_test_rows_are_measured_once_at_the_end(
     toy_recipe: ToyRecipe, toy_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,6 +170,7 @@ def test_labelled_test_rows_are_measured_once_at_the_end(
     assert records[-1]["test"] == test
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [["-1"] * 4, ["0", "1", "?", "2"], [""] * 4])
 def test_test_labels_that_say_nothing_are_not_measured(
     toy_recipe: ToyRecipe, toy_data: Path, capsys: pytest.CaptureFixture[str], labels: list[str]
@@ -179,6 +183,7 @@ def test_test_labels_that_say_nothing_are_not_measured(
     assert "note: mood: test is predicted but not measured, for not all labels are usable" in said
 
 
+@pytest.mark.slow
 def test_with_bad_rows_skipped_the_good_labels_count(
     toy_recipe: ToyRecipe, toy_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,6 +193,7 @@ def test_with_bad_rows_skipped_the_good_labels_count(
     assert run.metrics["test"]["examples"] == {"mood": 3}
 
 
+@pytest.mark.slow
 def test_the_overall_test_score_is_of_all_tasks(
     toy_recipe: ToyRecipe, toy_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,7 @@ from manyheads.tasks.resolve import load_recipe
 from manyheads.training.optim import build_optimizer, clip_gradients, parameter_groups, rate_factor, set_rates
 from resuming import check_resumed
 
-pytestmark = [pytest.mark.numeric, pytest.mark.slow]
+pytestmark = pytest.mark.numeric
 
 
 def test_rate_rises_then_falls_linearly_and_is_never_zero_in_use() -> None:
@@ -129,6 +129,7 @@ def test_two_steps_of_other_optimizers_by_hand(settings: dict[str, Any], expecte
         assert model.weight.item() == pytest.approx(value, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"optimizer": "adam"}, {"optimizer": "sgd", "momentum": 0.9}], ids=str)
 def test_a_run_with_another_optimizer_resumes_to_the_same_bits(
     settings: dict[str, Any], toy_recipe: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch

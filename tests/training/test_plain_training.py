@@ -20,12 +20,13 @@ from manyheads.training.loop import train
 from manyheads.training.optim import rate_factor
 from manyheads.training.setup import assemble
 
-pytestmark = [pytest.mark.numeric, pytest.mark.slow]
+pytestmark = pytest.mark.numeric
 
 
 RATE = 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["cross", "bi-cosine"])
 def test_one_task_is_the_plain_padded_loop(toy_recipe: Callable[..., dict[str, Any]], encoding: str) -> None:
     from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast

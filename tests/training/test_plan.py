@@ -13,8 +13,6 @@ from command import check_refused, manyheads
 from manyheads import load_recipe
 from manyheads.training.plan import Plan, make_plan
 
-pytestmark = pytest.mark.slow
-
 ToyRecipe = Callable[..., dict[str, Any]]
 
 
@@ -51,6 +49,7 @@ def test_advice_where_something_looks_wrong(toy_recipe: ToyRecipe) -> None:
     assert never.advice == ["near is never trained on: no phase has it, or the run is too short."]
 
 
+@pytest.mark.slow
 def test_the_command_tells_and_writes_nothing(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     file = recipe_file(phases=[{"name": "first", "trainable": "heads", "epochs": 1}, {"sampler": "annealed"}])
     before = sorted(path.name for path in toy_data.iterdir())

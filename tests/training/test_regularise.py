@@ -17,8 +17,6 @@ from manyheads.errors import UserError
 from manyheads.tasks.resolve import load_recipe
 from manyheads.training.device import check_bfloat16
 
-pytestmark = pytest.mark.slow
-
 ToyRecipe = Callable[..., dict[str, Any]]
 RecipeFile = Callable[..., Path]
 
@@ -32,6 +30,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return load_file(sorted((run / "checkpoints").glob("step-*"))[-1] / "model.safetensors")
 
 
+@pytest.mark.slow
 def test_terms_are_said_and_logged(recipe_file: RecipeFile, toy_data: Path) -> None:
     regularise = [{"name": "smart", "tasks": ["mood"]}, "bregman", {"name": "l2", "on": "heads"}, "anchor"]
     result = manyheads("train", recipe_file(regularise=regularise))
@@ -49,6 +48,7 @@ def test_terms_are_said_and_logged(recipe_file: RecipeFile, toy_data: Path) -> N
     assert "regularised by smart 0.45 on mood" in planned.stdout
 
 
+@pytest.mark.slow
 def test_the_librarys_form_is_a_word_on_the_command_line(recipe_file: RecipeFile, toy_data: Path) -> None:
     """With dropout its masks differ from pass to pass, so that the term is large from the first step on."""
     result = manyheads("train", recipe_file(), "regularise={name: smart, form: library}")
@@ -58,6 +58,7 @@ def test_the_librarys_form_is_a_word_on_the_command_line(recipe_file: RecipeFile
     assert first["regularise"]["smart"] < sum(first["loss"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_weight_0_is_exactly_plain_training(toy_recipe: ToyRecipe) -> None:
     nothing = [{"name": name, "weight": 0} for name in ("smart", "bregman", "l1", "l2", "anchor")]
@@ -68,6 +69,7 @@ def test_weight_0_is_exactly_plain_training(toy_recipe: ToyRecipe) -> None:
         assert torch.equal(tensor, expected[name]), name
 
 
+@pytest.mark.slow
 def test_phases_have_their_own_or_go_on(toy_recipe: ToyRecipe) -> None:
     phases = [{"epochs": 1}, {"epochs": 1, "regularise": []}, {"epochs": 1, "regularise": "l1"}, {"epochs": 1}]
     run = train(load_recipe(toy_recipe(phases=phases, regularise="bregman")), quiet=True)
@@ -77,6 +79,7 @@ def test_phases_have_their_own_or_go_on(toy_recipe: ToyRecipe) -> None:
     assert steps[starts[3]]["regularise"]["bregman"] > 1e-4, "the slow model is still that of the first phase"
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_penalties_shrink_weights(toy_recipe: ToyRecipe) -> None:
     training = {"epochs": 4, "batch_size": 8, "learning_rate": 1e-3, "weight_decay": 0.0}
@@ -114,6 +117,7 @@ def test_a_cpu_that_crashes_on_bf16_is_refused(monkeypatch: pytest.MonkeyPatch) 
     assert caught.value.code == "bf16-crashes"
 
 
+@pytest.mark.slow
 def test_bf16_on_a_cpu_warns(recipe_file: RecipeFile) -> None:
     result = manyheads("train", recipe_file(), "training.precision=bf16")
     assert "warning: on a CPU bf16 is mostly slower than float32" in result.stderr

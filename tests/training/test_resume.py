@@ -18,8 +18,6 @@ import pytest
 from command import check_refused, manyheads, start
 from conftest import toy_settings, write_toy_data
 
-pytestmark = pytest.mark.slow
-
 # makes a process kill itself, with the real SIGKILL, when it is about to sync a file to disk for the n-th time
 KILL_AT_SYNC = """
 import os, signal, manyheads.storage.files
@@ -70,7 +68,8 @@ def run(folder: Path) -> Iterator[Path]:
 
 
 def fingerprint(folder: Path) -> dict[str, Any]:
-    """Every weight file's checksum, the last checkpoint's with optimizer included, and the log without its clock."""
+    """Every weight file's checksum, the last checkpoint's with optimizer included, saved tasks with their calibration,
+    and the log without its clock."""
     files = [*folder.glob("best*/*.safetensors"), *sorted(folder.glob("checkpoints/step-*"))[-1].glob("*.safetensors")]
     files.append(folder / "dev.safetensors")
     sums = {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
@@ -80,7 +79,10 @@ def fingerprint(folder: Path) -> dict[str, Any]:
     for key in ("seconds", "peak_gigabytes"):
         del metrics[key]
     predictions = {file.name: file.read_text() for file in (folder / "predictions").iterdir()}
-    return {"sums": sums, "log": steps, "metrics": metrics, "predictions": predictions}
+    tasks = {}
+    for file in sorted(folder.glob("best*/manyheads.json")):
+        tasks[file.parent.name] = json.loads(file.read_text())["tasks"]
+    return {"sums": sums, "log": steps, "metrics": metrics, "predictions": predictions, "tasks": tasks}
 
 
 def without_name(found: dict[str, Any]) -> str:
@@ -103,6 +105,7 @@ def finish(run: Path, undisturbed: str) -> None:
     assert not list(run.rglob(".*")), "nothing half-written is left"
 
 
+@pytest.mark.slow
 def test_killed_at_random_steps(folder: Path, run: Path, undisturbed: str) -> None:
     """Two kills of one run, each at a random step after the last, then left to finish."""
     draw = random.Random(0)
@@ -119,18 +122,21 @@ def test_killed_at_random_steps(folder: Path, run: Path, undisturbed: str) -> No
     finish(run, undisturbed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 12, 30])
 def test_killed_while_files_are_written(folder: Path, run: Path, undisturbed: str, count: int) -> None:
     kill_in(KILL_AT_SYNC, folder, count)
     finish(run, undisturbed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [4, 9, 10, 11])
 def test_killed_between_renames(folder: Path, run: Path, undisturbed: str, count: int) -> None:
     kill_in(KILL_AT_RENAME, folder, count)
     finish(run, undisturbed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_asked_to_stop_it_finishes_the_step_and_says_how_to_go_on(
     folder: Path, run: Path, undisturbed: str, number: signal.Signals
@@ -159,6 +165,7 @@ def steps(run: Path) -> int:
     return log.read_text().count('"step", "loss"') if log.is_file() else 0
 
 
+@pytest.mark.slow
 def test_damaged_checkpoint_is_refused_and_the_one_before_it_serves(folder: Path, run: Path, undisturbed: str) -> None:
     kill_in(KILL_AT_SYNC, folder, 40)
     older, newest = sorted((run / "checkpoints").glob("step-*"))
@@ -170,6 +177,7 @@ def test_damaged_checkpoint_is_refused_and_the_one_before_it_serves(folder: Path
     finish(run, undisturbed)
 
 
+@pytest.mark.slow
 def test_resuming_with_other_threads_warns(folder: Path, run: Path) -> None:
     kill_in(KILL_AT_SYNC, folder, 40)
     more = int(os.environ["OMP_NUM_THREADS"]) + 1
@@ -211,6 +219,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_killed_in_the_middle_of_an_epoch_of_every_order_and_combination(order: str, folder: Path, run: Path) -> None:
     more = ["training.tokens_per_pass=30", "training.conflicts=0.3"]  # several passes a step

@@ -22,8 +22,6 @@ from manyheads.training.setup import Setup, assemble
 from manyheads.training.trainer import Trainer
 from resuming import check_resumed
 
-pytestmark = pytest.mark.slow
-
 ToyRecipe = Callable[..., dict[str, Any]]
 NO_RATE = 1e-30  # no weight moves by even its last bit, so no metric improves by rounding
 TWO_PHASES = [
@@ -47,6 +45,7 @@ def assembled(settings: dict[str, Any]) -> Setup:
 def test_phases_follow_each_other_with_their_own_lengths_and_rates() -> None:
     recipe = load_recipe(
         {
+            "defaults": "0.1",
             "tasks": {"a": {"train": "a.csv"}, "b": {"train": "b.csv"}},
             "training": {"learning_rate": 1e-4, "warmup": 0.0, "epochs": 2},
             "phases": [
@@ -77,6 +76,7 @@ def test_phases_follow_each_other_with_their_own_lengths_and_rates() -> None:
 def test_steps_cut_a_phase_within_an_epoch_and_accumulation_rounds_up() -> None:
     recipe = load_recipe(
         {
+            "defaults": "0.1",
             "tasks": {"a": {"train": "a.csv"}},
             "training": {"accumulate": 2},
             "phases": [{"epochs": 2, "steps": 5}, {"epochs": 1}],
@@ -107,6 +107,7 @@ def test_evaluations_after_every_tasks_pass_by_hand() -> None:
     assert plan_schedule(by_epoch, sampler_input).pass_ends == {}
 
 
+@pytest.mark.slow
 def test_every_tasks_pass_is_evaluated_and_the_log_says_whose(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     training = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3}
     file = recipe_file(training=training, evaluate={"after": "task"}, sampler="epoch-round-robin")
@@ -125,15 +126,22 @@ def test_every_tasks_pass_is_evaluated_and_the_log_says_whose(recipe_file: Calla
 
 
 def test_a_recipe_without_phases_is_one() -> None:
-    recipe = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "training": {"epochs": 3, "max_steps": 4}})
+    recipe = load_recipe(
+        {"defaults": "0.1", "tasks": {"a": {"train": "a.csv"}}, "training": {"epochs": 3, "max_steps": 4}}
+    )
     schedule = plan_schedule(recipe, SamplerInput({"a": 8}, {"a": 4}, 0))
     assert (len(schedule.phases), schedule.epoch_ends, schedule.steps, schedule.uncut_steps) == (1, [2, 4], 4, 6)
     two = load_recipe(
-        {"tasks": {"a": {"train": "a.csv"}}, "training": {"max_steps": 2}, "phases": [{"epochs": 1}, {"epochs": 2}]}
+        {
+            "defaults": "0.1",
+            "tasks": {"a": {"train": "a.csv"}},
+            "training": {"max_steps": 2},
+            "phases": [{"epochs": 1}, {"epochs": 2}],
+        }
     )
     cut = plan_schedule(two, SamplerInput({"a": 8}, {"a": 4}, 0))
     assert (len(cut.phases), cut.steps, cut.uncut_steps) == (1, 2, 6), "the second phase is left out, and it is known"
-    long = load_recipe({"tasks": {"a": {"train": "a.csv"}}, "phases": [{"steps": 1001}]})
+    long = load_recipe({"defaults": "0.1", "tasks": {"a": {"train": "a.csv"}}, "phases": [{"steps": 1001}]})
     assert plan_schedule(long, SamplerInput({"a": 8}, {"a": 4}, 0)).steps == 1001
     assert schedule.phases[0].rate_factor(3) == pytest.approx(1 / 4), "the rate falls to its end by the last step"
 
@@ -191,6 +199,7 @@ def test_frozen_layers_draw_no_dropout(toy_recipe: ToyRecipe, toy_data: Path) ->
 # --- exactness -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [part.name for part in parts("samplers")])
 def test_every_sampler_resumes_in_the_middle_of_an_epoch(
     name: str, toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch
@@ -199,6 +208,7 @@ def test_every_sampler_resumes_in_the_middle_of_an_epoch(
     check_resumed(toy_recipe, monkeypatch, sampler=name, training={"epochs": 3, "batch_size": 8, "learning_rate": 1e-3})
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 @pytest.mark.parametrize("at", [4, 5, 6])
 def test_a_run_resumes_before_at_and_after_a_change_of_phase(
@@ -210,6 +220,7 @@ def test_a_run_resumes_before_at_and_after_a_change_of_phase(
 # --- from the command line -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_phases_are_said_logged_and_evaluated(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     result = manyheads("train", recipe_file(phases=TWO_PHASES), "evaluate.every_steps=4")
     assert result.returncode == 0, result.stderr
@@ -281,6 +292,7 @@ def test_where_all_tasks_are_paused_the_run_ends(toy_recipe: ToyRecipe, toy_data
     assert not trainer.ready(), "nobody is left to train"
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_a_run_with_resting_tasks_reports_them_and_resumes_exactly(
     toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch

@@ -247,7 +247,6 @@ def test_a_run_resumes_to_the_same_bits(
     check_resumed(toy_recipe, monkeypatch, at=5, training=training, tasks=TASKS, sampler="proportional")
 
 
-@pytest.mark.slow
 def test_the_plan_says_what_it_takes(recipe_file: Callable[..., Path]) -> None:
     planned = manyheads("plan", recipe_file(tasks=TASKS), "training.layer_factors_on=own-updates", "--no-time")
     assert "layer factors on own-updates (4 more copies of the encoder, 0 MB each), losses by sum" in planned.stdout

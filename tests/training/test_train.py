@@ -18,8 +18,6 @@ from manyheads.storage.strings import Strings
 from manyheads.tokens.column import tokenise_once
 from manyheads.tokens.packing import Sequence, pack
 
-pytestmark = pytest.mark.slow
-
 ToyRecipe = Callable[..., dict[str, Any]]
 
 
@@ -58,6 +56,13 @@ def test_run_folder_holds_what_it_should(toy_recipe: ToyRecipe) -> None:
     }  # 27 rows make 4 batches, and are passed over again
 
 
+def test_a_recipe_may_be_a_dict_or_a_path(toy_recipe: ToyRecipe, recipe_file: Callable[..., Path]) -> None:
+    few_steps = {"training.max_steps": 1}
+    assert train(toy_recipe(name="dict"), few_steps, quiet=True).metrics["steps"] == 1
+    assert train(str(recipe_file(name="path")), overrides=few_steps, quiet=True).folder.name == "path"
+
+
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_training_learns(toy_recipe: ToyRecipe) -> None:
     recipe = toy_recipe()
@@ -70,6 +75,7 @@ def test_training_learns(toy_recipe: ToyRecipe) -> None:
     assert "before" in json.loads((run.folder / "metrics.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_same_recipe_same_numbers_and_another_seed_others(toy_recipe: ToyRecipe) -> None:
     runs = [run_recipe(toy_recipe(name=name), seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))]
@@ -79,6 +85,7 @@ def test_same_recipe_same_numbers_and_another_seed_others(toy_recipe: ToyRecipe)
     assert [one["loss"] for one in log_of(runs[0], "step")] == [one["loss"] for one in log_of(runs[1], "step")]
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_evaluation_does_not_change_training(toy_recipe: ToyRecipe) -> None:
     plain = run_recipe(toy_recipe(name="plain"))
@@ -86,6 +93,7 @@ def test_evaluation_does_not_change_training(toy_recipe: ToyRecipe) -> None:
     assert [one["loss"] for one in log_of(plain, "step")] == [one["loss"] for one in log_of(busy, "step")]
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_best_opens_with_transformers_and_gives_the_same_states(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe())
@@ -97,11 +105,12 @@ def test_best_opens_with_transformers_and_gives_the_same_states(toy_recipe: ToyR
         assert torch.allclose(run.model.encoder(tokens), expected.last_hidden_state[0], atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_reloaded_run_evaluates_to_the_same_metrics(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe())
     again = Run(run.folder)
-    assert again.evaluate().to_json() == run.metrics["dev"]
+    assert again.evaluate().metrics == run.metrics["dev"]["metrics"]
     assert again.metrics == run.metrics
 
 
@@ -147,6 +156,7 @@ def test_prediction_files(toy_recipe: ToyRecipe, toy_data: Path) -> None:
     assert 0 <= float(value) <= 6
 
 
+@pytest.mark.slow
 def test_existing_run_is_not_overwritten_by_accident(toy_recipe: ToyRecipe, toy_data: Path) -> None:
     run = run_recipe(toy_recipe())
     with pytest.raises(UserError, match="exists already"):
@@ -161,6 +171,7 @@ def test_existing_run_is_not_overwritten_by_accident(toy_recipe: ToyRecipe, toy_
     assert run.folder.is_dir()
 
 
+@pytest.mark.slow
 def test_init_takes_encoder_and_heads_of_the_same_name(
     toy_recipe: ToyRecipe, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,6 +193,7 @@ def test_init_takes_encoder_and_heads_of_the_same_name(
         train(load_recipe({**recipe, "name": "fourth", "init": "nowhere"}), quiet=True)
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_patience_stops_early_and_a_resumed_run_stays_stopped(toy_recipe: ToyRecipe) -> None:
     recipe = toy_recipe()
@@ -200,6 +212,7 @@ def test_accumulated_batches_make_fewer_steps(toy_recipe: ToyRecipe) -> None:
     assert run.metrics["examples_seen"] == {"mood": 72, "near": 70}
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_passes_of_few_tokens_train_alike(toy_recipe: ToyRecipe) -> None:
     """To the rounding of sums that are cut elsewhere. With ε = 1 AdamW moves weights smoothly with the gradient; with
@@ -235,6 +248,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(
     assert last["event"] == "not finite"
 
 
+@pytest.mark.slow
 def test_changed_data_is_noticed_on_resume(toy_recipe: ToyRecipe, toy_data: Path) -> None:
     run = run_recipe(toy_recipe())
     (run.folder / "metrics.json").unlink()
@@ -245,6 +259,7 @@ def test_changed_data_is_noticed_on_resume(toy_recipe: ToyRecipe, toy_data: Path
     assert fault.value.code == "data-changed"
 
 
+@pytest.mark.slow
 def test_skipped_rows_and_cut_inputs_are_said_at_the_start_and_at_the_end(
     toy_recipe: ToyRecipe, toy_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -259,6 +274,7 @@ def test_skipped_rows_and_cut_inputs_are_said_at_the_start_and_at_the_end(
     assert any("1 bad row" in note for note in log_of(run, "start")[0]["notes"])
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_resolved_recipe_says_what_was_inferred_and_trains_again(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe())
@@ -271,6 +287,7 @@ def test_resolved_recipe_says_what_was_inferred_and_trains_again(toy_recipe: Toy
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_a_transformers_encoder_trains_and_reloads(toy_recipe: ToyRecipe, tmp_path: Path, toy_encoder: Path) -> None:
     import shutil
@@ -282,9 +299,10 @@ def test_a_transformers_encoder_trains_and_reloads(toy_recipe: ToyRecipe, tmp_pa
     shutil.copy(toy_encoder / "tokenizer.json", tmp_path / "distil")
     run = run_recipe(toy_recipe(encoder=str(tmp_path / "distil")))
     assert type(run.model.encoder).__name__ == "AutoEncoder"
-    assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]
+    assert Run(run.folder).evaluate().metrics == run.metrics["dev"]["metrics"]
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_bf16_trains(toy_recipe: ToyRecipe) -> None:
     recipe = toy_recipe()
@@ -339,6 +357,7 @@ def test_init_refuses_a_head_with_other_classes(toy_recipe: ToyRecipe) -> None:
         run_recipe(recipe)
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_a_run_resumes_without_the_run_it_started_from(toy_recipe: ToyRecipe, toy_data: Path) -> None:
     first = run_recipe(toy_recipe(name="first"))
@@ -350,6 +369,7 @@ def test_a_run_resumes_without_the_run_it_started_from(toy_recipe: ToyRecipe, to
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
+@pytest.mark.slow
 def test_a_lost_best_is_made_anew(toy_recipe: ToyRecipe, capsys: pytest.CaptureFixture[str]) -> None:
     import shutil
 
@@ -361,6 +381,7 @@ def test_a_lost_best_is_made_anew(toy_recipe: ToyRecipe, capsys: pytest.CaptureF
     assert again.about["step"] == 10
 
 
+@pytest.mark.slow
 def test_held_out_dev_of_a_changed_file_is_not_scored(toy_recipe: ToyRecipe, toy_data: Path) -> None:
     run = run_recipe(toy_recipe())
     with (toy_data / "mood.csv").open("a") as file:
@@ -369,6 +390,7 @@ def test_held_out_dev_of_a_changed_file_is_not_scored(toy_recipe: ToyRecipe, toy
         Run(run.folder).evaluate()
 
 
+@pytest.mark.slow
 def test_a_torn_last_line_of_the_log_is_dropped(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe())
     (run.folder / "metrics.json").unlink()
@@ -406,6 +428,7 @@ def test_a_part_that_does_not_fit_the_encoder_is_refused(toy_recipe: ToyRecipe) 
     assert refused.value.code == "incompatible-part"
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_poolers_moved_into_heads_train_apart_and_are_opened_again(toy_recipe: ToyRecipe) -> None:
     pooling = {"name": "head-pooler", "reads": "last", "start": "encoder"}
@@ -419,9 +442,10 @@ def test_poolers_moved_into_heads_train_apart_and_are_opened_again(toy_recipe: T
     for number, weight in enumerate(moved):
         assert 0 < (weight - start).abs().max() < 0.1, "learnt, and not far from where it began"
         assert not any(torch.equal(weight, other) for other in moved[number + 1 :])
-    assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]
+    assert Run(run.folder).evaluate().metrics == run.metrics["dev"]["metrics"]
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_shared_pooler_trains_and_is_saved_with_the_encoder(toy_recipe: ToyRecipe) -> None:
     tasks = {name: {**task, "pooling": "shared-pooler"} for name, task in toy_recipe()["tasks"].items()}
@@ -430,13 +454,14 @@ def test_shared_pooler_trains_and_is_saved_with_the_encoder(toy_recipe: ToyRecip
     trained = weights_of(run.folder / "best")["encoder.pooler.weight"]
     assert not torch.equal(trained, AutoModel.from_pretrained(start).pooler.dense.weight)
     assert torch.equal(trained, AutoModel.from_pretrained(run.folder / "best").pooler.dense.weight)
-    assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]
+    assert Run(run.folder).evaluate().metrics == run.metrics["dev"]["metrics"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["bi-concat", "bi-siamese", "bi-cosine-feature", "cross-nosep"])
 def test_other_encodings_train_beside_a_single_sentence_task_and_reload(toy_recipe: ToyRecipe, encoding: str) -> None:
     recipe = toy_recipe()
     recipe["tasks"]["near"] |= {"encoding": encoding, "pooling": "mean", "head": {"name": "hidden", "units": 8}}
     run = run_recipe(recipe)
-    assert Run(run.folder).evaluate().to_json() == run.metrics["dev"]
+    assert Run(run.folder).evaluate().metrics == run.metrics["dev"]["metrics"]
     assert Run(run.folder).model.tasks["near"].encoding.name == encoding

@@ -18,8 +18,6 @@ from manyheads.training.weight_averaging import WeightAverage
 from resuming import check_resumed
 from run_files import last_checkpoint, log_of
 
-pytestmark = pytest.mark.slow
-
 ToyRecipe = Callable[..., dict[str, Any]]
 RecipeFile = Callable[..., Path]
 AVERAGED = {"epochs": 3, "batch_size": 8, "learning_rate": 1e-3, "average_weights": 0.9}
@@ -57,6 +55,7 @@ def test_within_the_block_the_weights_are_the_averaged_ones() -> None:
     assert torch.equal(average.averages["weight"], averaged)
 
 
+@pytest.mark.slow
 def test_it_changes_nothing_of_the_training(toy_recipe: ToyRecipe) -> None:
     plain = train(load_recipe(toy_recipe(name="plain", training={**AVERAGED, "average_weights": None})), quiet=True)
     averaged = train(load_recipe(toy_recipe(name="averaged", training=AVERAGED)), quiet=True)
@@ -67,6 +66,7 @@ def test_it_changes_nothing_of_the_training(toy_recipe: ToyRecipe) -> None:
     assert not (plain.folder / "best-averaged").exists()
 
 
+@pytest.mark.slow
 def test_evaluated_logged_and_kept(toy_recipe: ToyRecipe) -> None:
     run = train(load_recipe(toy_recipe(training=AVERAGED)), quiet=True)
     records = log_of(run.folder, "evaluate")
@@ -84,6 +84,7 @@ def test_evaluated_logged_and_kept(toy_recipe: ToyRecipe) -> None:
         assert all(torch.equal(tensor, last[name]) for name, tensor in heads.items())
 
 
+@pytest.mark.slow
 def test_resumed_is_as_if_never_stopped(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
     phases = [{"trainable": "all", "epochs": 1}, {"trainable": "heads", "epochs": 2}]  # the second reads kept states
     for at in (4, 7):
@@ -100,6 +101,7 @@ def test_resumed_is_as_if_never_stopped(toy_recipe: ToyRecipe, monkeypatch: pyte
             (folder / name).rename(folder / f"{name}-{at}")
 
 
+@pytest.mark.slow
 def test_kept_states_of_frozen_layers_are_not_those_of_averaged_weights(toy_recipe: ToyRecipe) -> None:
     phases = [{"trainable": "all", "epochs": 2}, {"trainable": "heads", "epochs": 2}]
     found = []
@@ -111,6 +113,7 @@ def test_kept_states_of_frozen_layers_are_not_those_of_averaged_weights(toy_reci
         assert computed == pytest.approx(kept, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_predict_from_the_averaged_model(recipe_file: RecipeFile, toy_data: Path) -> None:
     assert manyheads("train", recipe_file(training=AVERAGED), "-q").returncode == 0
     run = toy_data / "runs" / "toy"
@@ -121,6 +124,7 @@ def test_predict_from_the_averaged_model(recipe_file: RecipeFile, toy_data: Path
     assert raw.stdout != averaged.stdout
 
 
+@pytest.mark.slow
 def test_a_lost_averaged_model_is_made_anew(recipe_file: RecipeFile, toy_data: Path) -> None:
     assert manyheads("train", recipe_file(training=AVERAGED), "-q").returncode == 0
     run = toy_data / "runs" / "toy"
@@ -135,6 +139,7 @@ def test_a_lost_averaged_model_is_made_anew(recipe_file: RecipeFile, toy_data: P
     assert all(torch.equal(tensor, last[name]) for name, tensor in heads.items())
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_averages_is_refused(recipe_file: RecipeFile, toy_data: Path) -> None:
     training = {**AVERAGED, "average_weights": None}
     assert manyheads("train", recipe_file(training=training), "-q").returncode == 0
@@ -151,6 +156,7 @@ def test_a_decay_is_between_0_and_1(decay: Any, recipe_file: RecipeFile) -> None
     check_refused(manyheads("train", recipe_file(training={"average_weights": decay})), "training.average_weights")
 
 
+@pytest.mark.slow
 def test_a_task_may_not_take_its_folder(recipe_file: RecipeFile) -> None:
     file = recipe_file(tasks={"averaged": {"train": "mood.csv"}}, training=AVERAGED)
     for command in ("plan", "check", "train"):

@@ -37,22 +37,27 @@ def check_data(recipe: Recipe, reporter: Reporter | None = None) -> list[Finding
         check = TaskCheck(recipe, name, limit)
         findings += check.findings()
         tasks[name] = check.splits
-    findings += _compare_tasks(tasks)
-    findings += _would_train(recipe, can_load=isinstance(limit, LengthLimit))
+    findings += _compare_tasks(tasks, same_rows(recipe))
+    said = {finding.message for finding in findings}
+    findings += _would_train(recipe, isinstance(limit, LengthLimit), said)
     order = [*tasks, ""]
     return sorted(findings, key=lambda finding: (order.index(finding.task), SEVERITIES.index(finding.severity)))
 
 
-def _compare_tasks(tasks: dict[str, Splits]) -> Iterator[Finding]:
-    """Sentences of one task's dev that another task trains on."""
+def _compare_tasks(tasks: dict[str, Splits], row_groups: dict[str, str]) -> Iterator[Finding]:
+    """Sentences of one task's dev that another task trains on, on other rows than it does itself."""
     for name, splits in tasks.items():
         for trained_name, trained_splits in tasks.items():
-            if trained_name != name and "dev" in splits and "train" in trained_splits:
+            same_train = name in row_groups and row_groups[name] == row_groups.get(trained_name)
+            if trained_name != name and not same_train and "dev" in splits and "train" in trained_splits:
                 yield from find_common_sentences(splits["dev"], trained_splits["train"])
 
 
-def _would_train(recipe: Recipe, can_load: bool) -> Iterator[Finding]:
-    """Whether training would start but for bad rows: parts that do not fit each other, the labels or the encoder."""
+def _would_train(recipe: Recipe, can_load: bool, said: set[str]) -> Iterator[Finding]:
+    """Whether training would start but for bad rows: parts that do not fit each other, the labels or the encoder.
+
+    What stops it may have been said already, of a file that cannot be read.
+    """
     from manyheads.tasks.load import load_tasks
     from manyheads.training.setup import assemble
 
@@ -66,6 +71,8 @@ def _would_train(recipe: Recipe, can_load: bool) -> Iterator[Finding]:
         else:
             load_tasks(skipping)
     except UserError as fault:
+        if str(fault) in said:
+            return
         yield Finding("", "", "recipe", "error", 1, 1, f"Training would not start: {fault}")
 
 

@@ -24,7 +24,7 @@ class Finding:
     count: int  # how many rows, groups or sentences it concerns
     of: int  # out of how many
     message: str
-    examples: tuple[str, ...] = ()  # 'file:line: «text»'
+    examples: tuple[str, ...] = ()  # 'file:line: «text»'; of many classes the smallest and the largest
 
 
 def count_finding(

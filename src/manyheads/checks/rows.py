@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from manyheads.checks.findings import Finding, Severity, count_finding
-from manyheads.checks.split import Split, Texts, quote_texts
+from manyheads.checks.split import SHOWN_LETTERS, Split, quote_texts
 from manyheads.config.task import Source
+from manyheads.data.chunk import open_bytes
 from manyheads.data.labels import BadLabel, LabelReader
-from manyheads.data.readers import file_format, find_file, read_chunks, source_name
+from manyheads.data.readers import file_format, find_file, name_lines, read_chunks, source_name
 from manyheads.data.table import BadRow, Columns
 
 BLANK_FIRST_NAME = re.compile(r' *("" *)?[,;\t]')  # a header line whose first cell is empty
@@ -79,28 +79,34 @@ def _label_fault(label: str, reader: LabelReader | None) -> str | None:
 
 def check_files(split: Split, sources: list[Source], root: Path, columns: Columns) -> Iterator[Finding]:
     """What only the raw cells show: surrounding spaces, and headers that do not quite fit."""
-    padded: list[tuple[str, Texts]] = []
-    for source in sources:
+    padded: list[tuple[str, str]] = []
+    for task_source in sources:
+        source = name_lines(task_source, columns.text)
         name = source_name(source, split.name)
-        file = None
-        if source.file is not None:
-            file = find_file(source, root)
         header_is_checked = False
         for chunk in read_chunks(source, root, split.name):
-            if file is not None and not header_is_checked:
+            if not header_is_checked:
                 header_is_checked = True
-                fault = _header_fault(chunk.columns, file)
+                fault = _header_fault(chunk.columns, source, root)
                 if fault is not None:
                     yield Finding(split.task, split.name, "header", "note", 1, 1, f"{name}:1: {fault}.")
             indices = [chunk.columns.index(column) for column in columns.text if column in chunk.columns]
             for row, line in zip(chunk.cells, chunk.lines, strict=True):
                 cells = _text_cells(row, indices)
-                if any(isinstance(cell, str) and cell != cell.strip() for cell in cells):
-                    padded.append((f"{name}:{line}", tuple(map(str, cells))))
+                texts = [cell for cell in cells if isinstance(cell, str) and cell != cell.strip()]
+                if texts:
+                    padded.append((f"{name}:{line}", texts[0]))
     share = (len(padded), split.total)
     text = f"rows of {split.name} {{have}} spaces around a text; they are stripped when read"
-    examples = (f"{location}: {quote_texts(texts)}" for location, texts in padded)
+    examples = (f"{location}: {_quote_padded(text)}" for location, text in padded)
     yield from count_finding(split.task, split.name, "surrounding-spaces", "note", share, text, examples)
+
+
+def _quote_padded(text: str) -> str:
+    """Cut so that the spaces are seen."""
+    if len(text) > SHOWN_LETTERS and not text[0].isspace():
+        text = f"…{text[1 - SHOWN_LETTERS :]}"
+    return quote_texts((text,))
 
 
 def _text_cells(row: list[object] | None, indices: list[int]) -> list[object]:
@@ -110,15 +116,14 @@ def _text_cells(row: list[object] | None, indices: list[int]) -> list[object]:
     return [row[index] for index in indices]
 
 
-def _header_fault(columns: list[str], path: Path) -> str | None:
-    if file_format(path) not in ("csv", "tsv"):
+def _header_fault(columns: list[str], source: Source, root: Path) -> str | None:
+    path = None
+    if source.file is not None and source.columns is None:
+        path = find_file(source, root)
+    if path is None or file_format(source, path) not in ("csv", "tsv"):
         return None
-    if path.suffix == ".gz":
-        with gzip.open(path) as compressed:
-            first_line = compressed.readline()
-    else:
-        with path.open("rb") as file:
-            first_line = file.readline()
+    with open_bytes(path) as file:
+        first_line = file.readline()
     header = first_line.decode("utf-8-sig", errors="replace")
     if not columns[0] and not BLANK_FIRST_NAME.match(header):  # then it was the reader that put the blank name there
         return "the header names one column fewer than the rows have; the first is taken for an unnamed index"

@@ -46,7 +46,8 @@ class Split:
 
     def labelled_location(self, row: int) -> str:
         """'train.csv:7 (good)'"""
-        return f"{self.location(row)} ({self.labels[row].replace(BETWEEN, ', ')})"
+        classes = self.labels[row].removeprefix(BETWEEN).replace(BETWEEN, ", ")
+        return f"{self.location(row)} ({printable(classes)})"
 
     def quotes(self, rows: Iterable[int]) -> Iterator[str]:
         """'train.csv:7: «a text»' of each row."""
@@ -69,11 +70,15 @@ def quote_texts(texts: Texts) -> str:
     for text in texts:
         if len(text) > room:
             text = text[: room - 1] + "…"
-        quotes.append(f"«{''.join(map(_printable, text))}»")
+        quotes.append(f"«{printable(text)}»")
     return " ".join(quotes)
 
 
-def _printable(letter: str) -> str:
-    if letter.isprintable():
-        return letter
-    return ascii(letter)[1:-1]
+def printable(text: str) -> str:
+    """The text with nothing in it that would upset a terminal."""
+    letters: list[str] = []
+    for letter in text:
+        if not letter.isprintable():
+            letter = ascii(letter)[1:-1]
+        letters.append(letter)
+    return "".join(letters)

@@ -31,11 +31,12 @@ def demo(
 ) -> None:
     """Train three generated tasks with the default encoder, and predict for a few sentences. Needs no network."""
     from manyheads.cli.run_report import write_run_report
+    from manyheads.config.location import COMMAND_LINE
     from manyheads.config.overrides import parse_overrides
     from manyheads.tasks.resolve import load_recipe
     from manyheads.training.loop import train
 
-    recipe = load_recipe("demo", {"output": output, **parse_overrides(overrides or [])})
+    recipe = load_recipe("demo", {"output": output, **parse_overrides(overrides or [])}, COMMAND_LINE)
     run = train(recipe, overwrite=True)
     write_run_report(run)
     predictions = _predict_examples(run)

@@ -17,6 +17,9 @@ Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Settings that replace the recipe's.")
 ]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+ModelArgument = Annotated[
+    Path, typer.Argument(metavar="RUN|MODEL", help="A run folder, or a model folder (best/, or a copy).")
+]
 Imports = Annotated[
     list[Path] | None,
     typer.Option("--imports", help="A Python file with parts that the model needs; it is run. May be repeated."),
@@ -24,6 +27,13 @@ Imports = Annotated[
 ModelOption = Annotated[
     str | None,
     typer.Option("--model", help="Which model of the run: best (unless told), best-TASK or best-averaged."),
+]
+ColumnsOption = Annotated[
+    str | None, typer.Option("--columns", help="The columns of a FILE without a header: label,text.")
+]
+FormatOption = Annotated[str | None, typer.Option("--format", help="What FILE is, where its ending does not say: tsv.")]
+QuotingOption = Annotated[
+    str | None, typer.Option("--quoting", help="none: quote marks in FILE are letters, as in GLUE's tsv.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
@@ -35,7 +45,8 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run fold
 
 def read_recipe(recipe: str, overrides: list[str] | None) -> Recipe:
     """The recipe that a command names, with the settings that follow it."""
+    from manyheads.config.location import COMMAND_LINE
     from manyheads.config.overrides import parse_overrides
     from manyheads.tasks.resolve import load_recipe
 
-    return load_recipe(recipe, parse_overrides(overrides or []))
+    return load_recipe(recipe, parse_overrides(overrides or []), COMMAND_LINE)

@@ -4,37 +4,119 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from manyheads.cli.options import AsJson, Imports, ModelOption, Quiet, RunArgument
-from manyheads.console import format_prediction, print_json, print_metrics
+from manyheads.cli.options import (
+    AsJson,
+    ColumnsOption,
+    FormatOption,
+    Imports,
+    ModelArgument,
+    ModelOption,
+    Quiet,
+    QuotingOption,
+)
+from manyheads.console import format_prediction, print_json, print_table
 from manyheads.errors import UserError
 
 if TYPE_CHECKING:
     from manyheads.inference.predictor import Predictor
+    from manyheads.inference.scores import Scores
+    from manyheads.inference.texts import FileLayout
+    from manyheads.runs.splits import Split
+
+SHOWN_REASONS = 3  # why rows of a task were left out
 
 
 def evaluate(
-    run: RunArgument,
+    run: ModelArgument,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Labelled files, each for the tasks whose columns it has."),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="Of the run's own data: dev (unless told), test or train.")
+    ] = None,
+    task: Annotated[str | None, typer.Option("--task", "-t", help="This task alone.")] = None,
+    columns: ColumnsOption = None,
+    file_format: FormatOption = None,
+    quoting: QuotingOption = None,
     model: ModelOption = None,
     imports: Imports = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Metrics of a run's model on the whole dev set of every task."""
-    from manyheads.console import Reporter
-    from manyheads.runs.run import Run
+    """Metrics with 95 % intervals: of a run on its dev, test or train data, or of a run or model on labelled files.
 
-    opened = Run(run, model or "best", imports or ())
-    print_metrics({"dev": opened.evaluate(Reporter(quiet)).to_json(), "model": opened.about}, as_json)
+    For example: evaluate runs/reviews --split test; evaluate runs/reviews/best new.csv --task sentiment
+    """
+    from manyheads.console import Reporter
+    from manyheads.runs.run import Run, is_model_folder, open_predictor
+
+    if files and split is not None:
+        raise UserError("evaluate: give FILE or --split, not both.", code="conflicting-options")
+    layout = _read_layout(columns, file_format, quoting)
+    if not files:
+        _check_no_layout("evaluate", layout)
+    if is_model_folder(run):
+        if not files:
+            reason = "a model folder has no data of its own; name a FILE, or the run folder."
+            raise UserError(f"{run}: {reason}", code="no-evaluation-data")
+        predictor = open_predictor(run, model, imports or ())
+        scores, about = predictor.evaluate(files, task, reporter=Reporter(quiet), **layout), predictor.about
+    else:
+        opened = Run(run, model or "best", imports or ())
+        scores = opened.evaluate(files or None, cast("Split | None", split), task, Reporter(quiet), **layout)
+        about = opened.about
+    measured = "files" if files else split or "dev"
+    if as_json:
+        print_json({measured: scores.to_json(), "model": about})
+    else:
+        print_table(_score_lines(scores, measured), False)
+    _say_left_out(scores)
+
+
+def _score_lines(scores: Scores, measured: str) -> list[dict[str, Any]]:
+    """A line per task and metric."""
+    title = "value" if measured == "files" else measured
+    lines: list[dict[str, Any]] = []
+    for name, metrics in scores.metrics.items():
+        for metric, value in metrics.items():
+            interval = scores.tasks[name].intervals[metric]
+            shown = "–" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}"
+            lines.append(
+                {"task": name, "metric": metric, title: value, "95 % interval": shown, "rows": scores.examples[name]}
+            )
+    if scores.overall is not None:
+        lines.append({"task": "overall", "metric": "", title: scores.overall, "95 % interval": "", "rows": ""})
+    return lines
+
+
+def _say_left_out(scores: Scores) -> None:
+    """On stderr: which rows and tasks were not measured."""
+    for name, reasons in scores.left_out.items():
+        for reason, rows in list(reasons.items())[:SHOWN_REASONS]:
+            print(f"left out: {name}: {_row_count(rows)}: {reason}", file=sys.stderr)
+        others = list(reasons.values())[SHOWN_REASONS:]
+        if others:
+            print(f"left out: {name}: {_row_count(sum(others))} for {len(others)} other reasons", file=sys.stderr)
+    tasks_by_reason: dict[str, list[str]] = {}
+    for name, reason in scores.unmeasured.items():
+        tasks_by_reason.setdefault(reason, []).append(name)
+    for reason, names in tasks_by_reason.items():
+        print(f"left out: {', '.join(names)}: {reason}", file=sys.stderr)
+
+
+def _row_count(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows:,} rows"
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model folder (best/, or a copy).")],
+    run: ModelArgument,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl or parquet; else lines on stdin.")
+        Path | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl, parquet or txt; else lines on stdin.")
     ] = None,
     task: Annotated[
         str | None, typer.Option("--task", "-t", help="Which task; needed where there are several.")
@@ -42,29 +124,66 @@ def predict(
     text: Annotated[
         list[str] | None, typer.Option("--text", help="A text; may be repeated. Pair tasks take them two by two.")
     ] = None,
+    text_column: Annotated[
+        list[str] | None,
+        typer.Option("--text-column", help="The FILE's column of texts; twice for pairs. By default recognised."),
+    ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="All tasks that take such texts, from one encoder pass.")
     ] = False,
+    columns: ColumnsOption = None,
+    file_format: FormatOption = None,
+    quoting: QuotingOption = None,
     model: ModelOption = None,
     imports: Imports = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Predict for texts: --text, a file with the task's text columns, or lines on stdin (pairs separated by a tab)."""
+    from manyheads.console import Reporter
     from manyheads.runs.run import open_predictor
 
     if file is not None and text:
         raise UserError("predict: give a FILE or --text, not both.", code="conflicting-options")
     if every and task:
         raise UserError("predict: give --task or --all, not both.", code="conflicting-options")
+    layout = _read_layout(columns, file_format, quoting)
+    if file is None:
+        _check_no_layout("predict", layout, text_column)
     opened = open_predictor(run, model, imports or ())
-    if every:
-        _predict_every_task(opened, file, text, as_json)
+    # a bar on a terminal only: lines of progress would end up among predictions where both go into one file
+    reporter = Reporter(quiet or not sys.stderr.isatty())
+    if every and file is not None:
+        ids, by_task = opened.predict_file_all(file, text_column, reporter, **layout)
+        _print_every_task(opened, ids, by_task, as_json)
+    elif every:
+        lines = text or _stdin_lines()
+        by_task = opened.predict_all(_split_pairs(lines, any("\t" in line for line in lines)))
+        _print_every_task(opened, _numbers(lines), by_task, as_json)
     elif file is not None:
-        ids, predictions = opened.predict_file(task, file)
+        ids, predictions = opened.predict_file(task, file, text_column, reporter, **layout)
         _print_predictions(ids, predictions, as_json, with_ids=True)
     else:
         predictions = opened.predict(task, _read_texts(text, opened.task(task).pair))
         _print_predictions(_numbers(predictions), predictions, as_json, with_ids=False)
+
+
+def _read_layout(columns: str | None, file_format: str | None, quoting: str | None) -> FileLayout:
+    """How FILE is read; what is not said is left out."""
+    options: dict[str, Any] = {"format": file_format, "quoting": quoting}
+    if columns is not None:
+        options["columns"] = [name.strip() for name in columns.split(",")]
+    layout = {name: value for name, value in options.items() if value is not None}
+    return cast("FileLayout", layout)
+
+
+def _check_no_layout(command: str, layout: FileLayout, text_columns: list[str] | None = None) -> None:
+    """Where there is no FILE, nothing may be said of one."""
+    options = list(layout)
+    if text_columns:
+        options.append("text-column")
+    if options:
+        raise UserError(f"{command}: --{options[0]} is about a FILE; name one.", code="conflicting-options")
 
 
 def _numbers(items: list[Any]) -> list[str]:
@@ -86,14 +205,19 @@ def _print_predictions(ids: list[str], predictions: list[dict[str, Any]], as_jso
         print(cells)
 
 
-def _predict_every_task(predictor: Predictor, file: Path | None, texts: list[str] | None, as_json: bool) -> None:
-    """A column, or a key, per task. Texts without a file are single ones; pairs are lines with a tab."""
-    if file is not None:
-        ids, predictions = predictor.predict_file_all(file)
-    else:
-        lines = texts or _stdin_lines()
-        ids = _numbers(lines)
-        predictions = predictor.predict_all(_split_pairs(lines, any("\t" in line for line in lines)))
+def _print_every_task(
+    predictor: Predictor, ids: list[str], predictions: dict[str, list[dict[str, Any]]], as_json: bool
+) -> None:
+    """A column, or a key, per task; on stderr the tasks that take other texts."""
+    left_out = [name for name in predictor.tasks if name not in predictions]
+    if left_out:
+        takes, given = "single texts", "pairs"
+        if predictor.tasks[left_out[0]].pair:
+            takes, given = "pairs", "single texts"
+        reason = f"they take {takes}, and these are {given}"
+        if given == "single texts":
+            reason += " (of a FILE, name two columns: --text-column)"
+        print(f"left out: {', '.join(left_out)}: {reason}", file=sys.stderr)
     rows: list[dict[str, Any]] = []
     for row_index, example_id in enumerate(ids):
         row: dict[str, Any] = {"id": example_id}

@@ -26,7 +26,7 @@ def train(
     from manyheads.cli.run_report import write_run_report
     from manyheads.training.loop import train as start_training
 
-    run = start_training(read_recipe(recipe, overrides), overwrite, quiet)
+    run = start_training(read_recipe(recipe, overrides), overwrite=overwrite, quiet=quiet)
     write_run_report(run, quiet)
     print_metrics(run.metrics, as_json)
 

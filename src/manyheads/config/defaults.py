@@ -19,12 +19,13 @@ from manyheads import registry
 from manyheads.config.keys import EACH, as_dumped, part_families, recipe_keys
 from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Recipe
+from manyheads.config.task import LAYOUT_KEYS
 
 FIRST_VERSION = "0.1"
 # keys that change no number, and those of data, which is known by its content
 NO_EFFECT = ("name", "description", "imports", "defaults", "pretrain", "checkpoint", "report", "trackers", "output")
 NO_EFFECT_IN_DATA = ("root",)
-NO_EFFECT_IN_TASKS = ("train", "dev", "test", "predictions")
+NO_EFFECT_IN_TASKS = ("train", "dev", "test", *LAYOUT_KEYS, "predictions")
 
 Value = TypeVar("Value")
 
@@ -90,7 +91,10 @@ def fill_defaults(recipe: Recipe) -> Recipe:
     """
     if recipe.defaults is None:
         return recipe
-    return _filled(recipe, "", read_defaults(recipe.defaults))
+    filled = _filled(recipe, "", read_defaults(recipe.defaults))
+    if filled.training.budget is not None:  # which the recipe says
+        filled.training.__dict__["epochs"] = None
+    return filled
 
 
 def _filled(value: Value, key: str, defaults: Defaults) -> Value:

@@ -54,7 +54,9 @@ def recipe_keys(model: type[BaseModel] = Recipe, prefix: str = "") -> Iterator[R
     for name, field in model.model_fields.items():
         inside, repeated = _inside(field.annotation, field.metadata)
         section_model = inside if isinstance(inside, type) else None
-        always_there = isinstance(field.default, BaseModel) and not isinstance(field.default, PartConfig)
+        may_be_null = type(None) in typing.get_args(field.annotation)
+        is_section = isinstance(field.default, BaseModel) and not isinstance(field.default, PartConfig)
+        always_there = is_section and not may_be_null
         yield RecipeKey(f"{prefix}{name}", field, section=always_there)
         if section_model is not None:
             step = f".{EACH}." if repeated else "."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from pydantic import ValidationError
 from manyheads.config.defaults import fill_defaults
 from manyheads.config.faults import explain_faults
 from manyheads.config.location import KeyPath, SourceLocations
-from manyheads.config.overrides import apply_overrides
+from manyheads.config.overrides import apply_overrides, plain_copy
 from manyheads.config.plugins import import_parts
 from manyheads.config.recipe import Recipe
 from manyheads.config.renamed import find_old_keys, with_new_keys
@@ -30,13 +29,17 @@ def shipped_recipes() -> dict[str, Path]:
     return {str(file.relative_to(folder).with_suffix("")): file for file in files}
 
 
-def read_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] | None = None) -> Recipe:
+def read_recipe(
+    source: str | Path | dict[str, Any], overrides: dict[str, Any] | None = None, overrides_from: str = "overrides"
+) -> Recipe:
     """A recipe from a YAML file, the name of a shipped recipe, or a dict; `overrides` are {dotted.key: value}.
 
-    Every key has its type; whether the parts go together is checked by `tasks.resolve.load_recipe`.
+    `overrides_from` is what messages call them. Every key has its type; whether the parts go together is checked by
+    `tasks.resolve.load_recipe`.
     """
+    _check_types(source, overrides)
     if isinstance(source, dict):
-        locations, content, base = SourceLocations(), copy.deepcopy(source), Path.cwd()
+        locations, content, base = SourceLocations(), plain_copy(source), Path.cwd()
     else:
         path = _find_file(Path(source))
         locations, content = parse_file(path)
@@ -44,10 +47,25 @@ def read_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] |
         base = Path.cwd() if path in shipped_recipes().values() else path.parent
     if isinstance(content.get("tasks"), dict):
         content["tasks"] = {str(name): task for name, task in content["tasks"].items()}  # YAML reads `1:` as a number
+    locations.overrides_from = overrides_from
     left_out = apply_overrides(content, overrides or {}, locations)
     _refuse_old_keys(content, locations)
     recipe = _validate(content, locations, base)
     return without_tasks(recipe, left_out) if left_out else recipe
+
+
+def _check_types(source: Any, overrides: Any) -> None:
+    """What a Python program may hand over by mistake."""
+    if not isinstance(source, str | Path | dict):
+        raise UserError(
+            f"recipe: expected a file, the name of a shipped recipe, or a dict, found {source!r}.", code="bad-recipe"
+        )
+    if overrides is None:
+        return
+    if not isinstance(overrides, dict) or not all(isinstance(key, str) for key in overrides):
+        raise UserError(
+            f"overrides: expected a dict such as {{'training.epochs': 1}}, found {overrides!r}.", code="bad-override"
+        )
 
 
 def load_run_recipe(file: Path, run_imports: bool = True) -> Recipe:
@@ -116,7 +134,7 @@ def _import_files(content: dict[str, Any], locations: SourceLocations, base: Pat
 
 
 def _folder(base: Path, locations: SourceLocations, path: KeyPath, value: str) -> Path:
-    """A folder named in a file stands beside the file; one named on the command line where the user stands."""
+    """A folder named in a file stands beside the file; one named in an override where the user stands."""
     return ((Path.cwd() if path in locations.overridden else base) / Path(value).expanduser()).resolve()
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 KeyPath = tuple[str | int, ...]  # a place in a recipe: ("tasks", "sts", "train", 0)
+COMMAND_LINE = "command line"
 
 
 @dataclass
@@ -15,6 +16,7 @@ class SourceLocations:
     file: str = "recipe"
     lines: dict[KeyPath, int] = field(default_factory=dict)
     overridden: set[KeyPath] = field(default_factory=set)
+    overrides_from: str = "overrides"  # what messages call the source of overrides: an argument, or the command line
 
     def location(self, path: KeyPath) -> str:
         """'recipe.yaml:7: tasks.sts.train', with the line of the nearest key that the file has."""
@@ -23,7 +25,7 @@ class SourceLocations:
             # a lone source stands in the file without the list that the recipe makes of it
             for location in (path[:length], _names(path[:length])):
                 if location in self.overridden:
-                    return f"command line: {key}"
+                    return f"{self.overrides_from}: {key}"
                 if location in self.lines:
                     return f"{self.file}:{self.lines[location]}: {key}"
         return f"{self.file}: {key}" if key else self.file

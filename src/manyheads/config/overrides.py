@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -31,13 +32,24 @@ def parse_overrides(words: list[str]) -> Content:
     return overrides
 
 
+def plain_copy(value: Any) -> Any:
+    """A copy that may be changed, with paths as the text that a file would have."""
+    if isinstance(value, dict):
+        return {key: plain_copy(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_copy(inner) for inner in value]
+    if isinstance(value, Path):
+        return str(value)
+    return copy.deepcopy(value)
+
+
 def apply_overrides(content: Content, overrides: Content, locations: SourceLocations) -> set[str]:
     """Replace settings in place; returns the tasks that were left out."""
-    overrides = copy.deepcopy(overrides)
+    overrides = plain_copy(overrides)
     left_out: set[str] = set()
     if isinstance(overrides.get("tasks"), list):
-        left_out = _choose_tasks(content, overrides.pop("tasks"), locations.file)
-    _check_task_names(overrides, content, left_out)
+        left_out = _choose_tasks(content, overrides.pop("tasks"), locations)
+    _check_task_names(overrides, content, left_out, locations.overrides_from)
     for key, value in _for_every_task(overrides, content).items():
         if not _is_about(key, left_out):
             _set(content, locations, key, value)
@@ -61,7 +73,7 @@ def _for_every_task(overrides: Content, content: Content) -> Content:
     return expanded
 
 
-def _check_task_names(overrides: Content, content: Content, left_out: set[str]) -> None:
+def _check_task_names(overrides: Content, content: Content, left_out: set[str], overrides_from: str) -> None:
     """A task that the recipe does not have must at least be given files; else its name is misspelt."""
     tasks = content.get("tasks")
     known_names = set(left_out)
@@ -73,10 +85,12 @@ def _check_task_names(overrides: Content, content: Content, left_out: set[str]) 
         if root != "tasks" or "." not in rest or name in ("*", *known_names):
             continue
         if f"tasks.{name}.train" not in overrides:
-            raise UserError(f"command line: {key}: no task '{name}'.{nearest(name, known_names)}", code="unknown-task")
+            raise UserError(
+                f"{overrides_from}: {key}: no task '{name}'.{nearest(name, known_names)}", code="unknown-task"
+            )
 
 
-def _choose_tasks(content: Content, names: list[Any], file: str) -> set[str]:
+def _choose_tasks(content: Content, names: list[Any], locations: SourceLocations) -> set[str]:
     """`tasks=[sst, sts]`: these of the recipe's tasks, in this order; returns the others."""
     tasks = content.get("tasks")
     if not isinstance(tasks, dict):
@@ -85,7 +99,8 @@ def _choose_tasks(content: Content, names: list[Any], file: str) -> set[str]:
     for name in chosen or [""]:
         if name not in tasks:
             raise UserError(
-                f"command line: tasks: no task '{name}' in {file}.{nearest(name, tasks)}", code="unknown-task"
+                f"{locations.overrides_from}: tasks: no task '{name}' in {locations.file}.{nearest(name, tasks)}",
+                code="unknown-task",
             )
     content["tasks"] = {name: tasks[name] for name in chosen}
     return set(tasks) - set(chosen)
@@ -103,7 +118,10 @@ def _set(content: Content, locations: SourceLocations, key: str, value: Any) -> 
         if isinstance(inner, str):  # `train: FILE`, `encoder: NAME` and `loss: NAME` are short for mappings
             inner = source_mapping(inner) if step in ("train", "dev", "test") else {"name": inner}
         if not isinstance(inner, dict):
-            raise UserError(f"command line: {key}: '{step}' is not a mapping in {locations.file}.", code="bad-override")
+            raise UserError(
+                f"{locations.overrides_from}: {key}: '{step}' is not a mapping in {locations.file}.",
+                code="bad-override",
+            )
         mapping[step] = inner
         mapping = inner
     mapping[last] = value

@@ -83,8 +83,8 @@ def load_part(dumped: Any) -> PartConfig:
 
 
 # the types of a recipe's keys that name a part
-SamplerConfig = Annotated[PartConfig, PartFamily("samplers", "batch-round-robin")]
-OptionalSamplerConfig = Annotated[PartConfig | None, PartFamily("samplers", "batch-round-robin")]
+SamplerConfig = Annotated[PartConfig, PartFamily("samplers", "mixture")]
+OptionalSamplerConfig = Annotated[PartConfig | None, PartFamily("samplers", "mixture")]
 EncodingConfig = Annotated[PartConfig | None, PartFamily("encodings")]
 PoolingConfig = Annotated[PartConfig | None, PartFamily("pooling")]
 HeadConfig = Annotated[PartConfig | None, PartFamily("heads", "linear")]

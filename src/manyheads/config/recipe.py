@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from manyheads.config.location import SourceLocations
 from manyheads.config.part import PartConfig, SamplerConfig
@@ -74,7 +74,7 @@ class Recipe(Model):
     """What holds for all tasks' data."""
     tasks: dict[str, TaskSettings] = Field(min_length=1)
     """The tasks by name."""
-    sampler: SamplerConfig = PartConfig(name="batch-round-robin")
+    sampler: SamplerConfig = PartConfig(name="mixture")
     """In which order batches of the tasks come."""
     regularise: Regularisers = []
     """Terms beside the loss: one regulariser, or a list of them."""
@@ -130,6 +130,14 @@ class Recipe(Model):
             if not name.replace("-", "").replace("_", "").isalnum():
                 raise ValueError(f"task name '{name}': use letters, digits, '-' and '_' only")
         return value
+
+    @model_validator(mode="after")
+    def _phases_or_budget(self) -> Recipe:
+        if self.phases and "budget" not in self.training.model_fields_set:
+            training = self.training.model_copy()
+            training.__dict__["budget"] = None  # past `model_fields_set`: the recipe did not say it
+            self.__dict__["training"] = training
+        return self
 
     @property
     def folder(self) -> Path:

@@ -26,11 +26,33 @@ def _known_kind(name: str) -> str:
 KindName = Annotated[str, AfterValidator(_known_kind)]
 
 
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _different_names(names: list[str]) -> list[str]:
+    if not all(name.strip() for name in names) or len(set(names)) < len(names):
+        raise ValueError("expected the file's columns in order, each with a name of its own")
+    return names
+
+
+ColumnNames = Annotated[list[str], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_different_names)]
+FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "txt"]
+Quoting = Literal["csv", "none"]
+LAYOUT_KEYS = ("columns", "format", "quoting")  # how a file is read; a task says it for all its files
+
+
 class Source(Model):
     """Where rows come from: exactly one of file, hub, demo. A plain string is a file, 'hub:NAME' or 'demo:TASK'."""
 
     file: str | None = None
-    """csv, tsv, jsonl or parquet, each optionally .gz; relative to data.root. 'x.csv' also finds 'x.csv.gz'."""
+    """csv, tsv, jsonl, parquet or txt, each optionally .gz; relative to data.root. 'x.csv' also finds 'x.csv.gz'."""
+    columns: ColumnNames | None = None
+    """The columns' names in a file without a header, whose first line is then a row; by default the task's."""
+    format: FileFormat | None = None
+    """What the file is, where its ending does not say; by default the task's, else by the ending."""
+    quoting: Quoting | None = None
+    """'none': a quote mark is a letter and each line a row, as in GLUE's tsv; by default the task's, else 'csv'."""
     optional: bool = False
     """A missing file is left out, and the run says so."""
     hub: str | None = None
@@ -48,7 +70,14 @@ class Source(Model):
     def _one_kind(self) -> Source:
         if sum(kind is not None for kind in (self.file, self.hub, self.demo)) != 1:
             raise ValueError("expected exactly one of 'file', 'hub', 'demo'")
+        if self.file is None and self.layout:
+            raise ValueError(f"only files have {', '.join(self.layout)}")
         return self
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """What is said of how the file is read."""
+        return {key: getattr(self, key) for key in LAYOUT_KEYS if getattr(self, key) is not None}
 
 
 def source_mapping(short: str) -> dict[str, str]:
@@ -98,6 +127,12 @@ class TaskSettings(Model):
     """Data to evaluate on; by default a share of train."""
     test: Sources | None = None
     """Data to predict at the end. Where it has labels, best/ is measured on them, once, when all else is decided."""
+    columns: ColumnNames | None = None
+    """The columns' names in files without a header, for all the task's files; a source may say otherwise."""
+    format: FileFormat | None = None
+    """What all the task's files are, where their endings do not say; a source may say otherwise."""
+    quoting: Quoting | None = None
+    """'none': a quote mark is a letter and each line a row, in all the task's files; a source may say otherwise."""
     text: list[str] | None = Field(None, min_length=1, max_length=2)
     """The text column, or the two of a pair; by default recognised by name."""
     label: str | list[str] | None = None
@@ -119,7 +154,7 @@ class TaskSettings(Model):
     encoding: EncodingConfig = None
     """How one or two sentences become input; by default 'single' or 'cross'."""
     pooling: PoolingConfig = None
-    """How token states become one vector; by default 'head-pooler', 'mean' for cosine encodings."""
+    """How token states become one vector; by default as the encoder was trained, 'mean' for cosine encodings."""
     head: HeadConfig = None
     """How the vector becomes outputs; by default 'linear', 'none' for cosine encodings."""
     output: OutputConfig = None
@@ -147,6 +182,16 @@ class TaskSettings(Model):
     """By default data.bad_rows."""
     predictions: PredictionFile = PredictionFile()
     """How prediction files look."""
+
+    def sources(self, split: str) -> list[Source]:
+        """A split's sources. How a file is read the task says where the source does not."""
+        sources: list[Source] = []
+        for source in getattr(self, split) or []:
+            if source.file is not None:
+                task_layout = {key: getattr(self, key) for key in LAYOUT_KEYS}
+                source = source.model_copy(update={**task_layout, **source.layout})
+            sources.append(source)
+        return sources
 
     @field_validator("text", mode="before")
     @classmethod

@@ -27,7 +27,8 @@ def _no_path(value: str) -> str:
     return value
 
 
-Average = Literal["step", "batch"]
+Average = Literal["step", "batch", "examples"]
+LossScale = Literal["raw", "constant"]
 FileName = Annotated[str, AfterValidator(_no_path)]
 
 
@@ -49,11 +50,16 @@ class CombineSettings(Model):
     """The aggregator: what becomes of task gradients that disagree; null adds them up."""
     layers: list[Layer] | None = Field(None, min_length=1)
     """Encoder layers on which the aggregator acts (0 is the embeddings); by default on all that tasks share."""
+    loss_scale: LossScale = "raw"
+    """What a task's loss is divided by, before weights act on it: nothing ('raw'), or its value for the best 'constant'
+    prediction, so that 1 means "knows the base rate only" for every task. The log keeps raw losses."""
     copies: Literal["float32", "bf16"] = "float32"
     """What the aggregator keeps task gradients in, one copy per task: bf16 takes half the memory."""
-    average: Average = "step"
-    """What a task's loss is where a step has several rounds (training.accumulate): the mean over its examples of the
-    'step', or the mean over rounds of each 'batch' mean, so that a task in 4 of 4 rounds weighs 4 times one in 1."""
+    average: Average | None = None
+    """What a task's loss is: the mean over its examples of the 'step', so that tasks weigh alike; their sum divided by
+    all 'examples' of the step, so that tasks weigh as the sampler's shares; or the mean over rounds of each 'batch'
+    mean, so that a task in 4 of 4 rounds (training.accumulate) weighs 4 times one in 1. By default what the sampler
+    needs: 'examples' for 'mixture', 'step' for all others."""
 
     @model_validator(mode="before")
     @classmethod
@@ -130,15 +136,37 @@ def trainable_layers(trained: str | list[int], depth: int) -> list[int]:
     return list(range(max(1, depth + 1 - int(trained.removeprefix("top-"))), depth + 1))
 
 
+class Budget(Model):
+    """How much is trained in all: exactly one of these."""
+
+    passes: float | None = Field(None, gt=0)
+    """So many times the examples of all tasks; the sampler deals them out."""
+    examples: int | None = Field(None, ge=1)
+    """So many examples of all tasks."""
+    steps: int | None = Field(None, ge=1)
+    """So many optimizer steps."""
+    minutes: float | None = Field(None, gt=0)
+    """About so long, evaluations included: measured before the first step and written into the run's recipe as
+    examples. Not in studies, whose rows must train alike on every machine."""
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> Budget:
+        if sum(value is not None for value in (self.passes, self.examples, self.steps, self.minutes)) != 1:
+            raise ValueError("expected exactly one of 'passes', 'examples', 'steps', 'minutes'")
+        return self
+
+
 class Training(Model):
     """The loop and the optimizer."""
 
-    epochs: int = Field(3, ge=1)
-    """What an epoch is depends on the sampler."""
+    budget: Budget | None = Budget(passes=3)
+    """How much is trained in all: passes, examples, steps or minutes. `epochs` and `phases` take its place."""
+    epochs: int | None = Field(None, ge=1)
+    """In place of a budget, epochs of the sampler, which says what one is; in phases 3 unless they say otherwise."""
     max_steps: int | None = Field(None, ge=1)
     """Stop after so many optimizer steps."""
-    batch_size: int = Field(16, ge=1)
-    """Examples per batch of each task."""
+    batch_size: int = Field(32, ge=1)
+    """Examples per batch: of each task, or of all tasks together where the sampler mixes them in a round."""
     accumulate: int = Field(1, ge=1)
     """Rounds per optimizer step."""
     optimizer: Optimizer = "adamw"
@@ -146,14 +174,14 @@ class Training(Model):
     needs a learning rate of another size."""
     momentum: Share = 0.0
     """Momentum of 'sgd'."""
-    learning_rate: float = Field(5e-5, gt=0)
+    learning_rate: float = Field(1e-4, gt=0)
     """Peak learning rate."""
     schedule: Shape = "linear"
     """How the rate goes on after the warm-up: to 0 in a line or a half cosine wave, or 'constant'."""
     warmup: float = Field(0.1, ge=0, le=1)
     """Share of the steps in which the rate rises from 0 to its peak."""
-    head_learning_rate: float | None = Field(None, gt=0)
-    """Peak learning rate of the heads; by default learning_rate."""
+    head_learning_rate: float | None = Field(1e-3, gt=0)
+    """Peak learning rate of the heads; null is learning_rate."""
     layer_decay: float = Field(1.0, gt=0, le=1)
     """What each layer's rate is of that of the layer above it; the topmost has learning_rate."""
     layer_learning_rates: LayerFactors | None = None
@@ -191,10 +219,22 @@ class Training(Model):
     average_weights: float | None = Field(None, gt=0, lt=1)
     """Decay of a moving average of the weights, such as 0.999, which is evaluated too and kept in best-averaged/; null
     averages nothing."""
+    probe: bool = True
+    """Before the first step, solve every head on the frozen encoder's features, and measure the baseline: a linear
+    model on them. The start is then a candidate for best/."""
     patience: int | None = Field(None, ge=1)
     """Stop after so many evaluations without a better overall score."""
     conflicts: float = Field(0.02, ge=0, le=1)
     """Share of the training's work that may be spent on measuring how far the tasks' gradients agree; 0 never does."""
+
+    @model_validator(mode="after")
+    def _epochs_or_budget(self) -> Training:
+        if self.epochs is None:
+            return self
+        if "budget" in self.model_fields_set and self.budget is not None:
+            raise ValueError("'epochs' and 'budget' both say how long the training is; name one of them")
+        self.__dict__["budget"] = None  # past `model_fields_set`: the recipe did not say it
+        return self
 
 
 class PhaseSettings(Model):
@@ -262,9 +302,12 @@ class EvaluateSettings(Model):
     dev part, the model over-fits; null measures dev only."""
     before: bool = False
     """Also evaluate before the first step."""
-    select: float | None = Field(None, gt=0, lt=1)
+    select: float | None = Field(0.05, gt=0, lt=1)
     """Share of train held out to choose best/ by, and when to pause or stop, so that dev is looked at only once, at the
-    end; null chooses on dev."""
+    end; rows of equal texts stay together. null chooses on dev."""
+    calibrate: bool = True
+    """Fit a temperature of each task with one right class, and a threshold of each class where several may be right, to
+    the examples on which best/ is chosen; they are saved with the model, and every prediction uses them."""
     overall: Literal["arithmetic", "geometric"] = "arithmetic"
     """The mean of the tasks' primary metrics by which best/ is chosen."""
     weights: dict[TaskName, Annotated[float, Field(ge=0)]] = {}

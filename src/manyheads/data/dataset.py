@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from manyheads.config.task import Source
 from manyheads.data.labels import BadLabel, LabelReader, is_labelled
-from manyheads.data.readers import source_name
+from manyheads.data.readers import name_lines, source_name
 from manyheads.data.rows import usable_rows
 from manyheads.data.table import (
     BadRow,
@@ -30,15 +30,6 @@ from manyheads.storage.ragged import Column, join_columns, replace_rows
 from manyheads.storage.strings import Strings
 
 SHOWN_BAD_ROWS = 20
-PAIR_NAMES = (
-    ("sentence1", "sentence2"),
-    ("question1", "question2"),
-    ("text1", "text2"),
-    ("text_a", "text_b"),
-    ("premise", "hypothesis"),
-)
-TEXT_NAMES = ("text", "sentence", "review", "utterance", "content", "question", "comment", "tweet")
-LABEL_NAMES = ("label", "labels", "sentiment", "similarity", "is_duplicate", "score", "class", "category", "intent")
 
 
 @dataclass
@@ -49,12 +40,17 @@ class Dataset:
     # [rows] class indices (int64) or numbers (float64), or [rows, classes] 0 and 1 (int64), or a class index per word
     labels: Column | None
     row_numbers: np.ndarray | None = None  # which rows of `raw` these are; None: all
-    skipped: int = 0  # bad rows that were dropped
+    bad: list[BadRow] = field(default_factory=list)  # rows that were dropped
 
     def __len__(self) -> int:
         if self.row_numbers is None:
             return len(self.raw)
         return len(self.row_numbers)
+
+    @property
+    def skipped(self) -> int:
+        """How many bad rows were dropped."""
+        return len(self.bad)
 
     @property
     def texts(self) -> tuple[Strings, ...]:
@@ -102,49 +98,10 @@ class Dataset:
         return column.take(self.row_numbers)
 
 
-def recognise_columns(
-    file: str, columns: list[str], text: list[str] | None, label: str | tuple[str, ...] | None
-) -> Columns:
-    """The text and label columns by their names, where the recipe does not say which they are."""
-    named = list(filter(None, columns))
-    texts = tuple(text or ()) or _recognise_texts(named)
-    if not texts:
-        raise _cannot_tell(file, "text", named)
-    label = label or _first_of(LABEL_NAMES, set(named).difference(texts))
-    if not label:
-        raise _cannot_tell(file, "label", named)
-    return Columns(texts, label, None)
-
-
-def _cannot_tell(file: str, column: str, named: list[str]) -> UserError:
-    example = next(iter(named), "NAME")
-    return UserError(
-        f"{file}: cannot tell which column is the {column}. Columns: {', '.join(named)}. "
-        f"Name it in the recipe, for example `{column}: {example}`.",
-        code="no-column",
-    )
-
-
-def _recognise_texts(named: list[str]) -> tuple[str, ...]:
-    for pair in PAIR_NAMES:
-        if set(pair) <= set(named):
-            return pair
-    single = _first_of(TEXT_NAMES, set(named))
-    if single is None:
-        return ()
-    return (single,)
-
-
-def _first_of(preferred: tuple[str, ...], names: set[str]) -> str | None:
-    for name in preferred:
-        if name in names:
-            return name
-    return None
-
-
 def read_rows(sources: list[Source], root: Path, split: str, columns: Columns, location: str) -> Table:
     """All rows of a split whose texts are there. Labels are kept as the file has them."""
     names = tuple(source_name(source, split) for source in sources)
+    sources = [name_lines(source, columns.text) for source in sources]
     bad: list[BadRow] = []
     fingerprint = rows_fingerprint(sources, root, columns)
     if fingerprint is not None:
@@ -185,7 +142,7 @@ def label_rows(
         raise UserError(f"{location}: no usable row in {', '.join(raw.sources)}.", code="no-rows")
     if not blanks and usable < len(dataset):
         dataset = dataset.take(np.flatnonzero(dataset.labelled))
-    dataset.skipped = len(bad)
+    dataset.bad = sorted(bad)
     return dataset
 
 

@@ -1,4 +1,4 @@
-"""Rows from csv, tsv, jsonl and parquet files (each optionally .gz), from `datasets`, and from the demo corpus.
+"""Rows from csv, tsv, jsonl, parquet and txt files (each optionally .gz), from `datasets`, and from the demo corpus.
 
 Every reader yields chunks of raw rows with their line numbers, so that a large file is never held as Python
 objects at once and a bad row can be pointed at.
@@ -6,33 +6,20 @@ objects at once and a bad row can be pointed at.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import io
 import json
-import sys
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, TextIO, get_args
 
-from manyheads.config.task import Source
+from manyheads.config.task import FileFormat, Source
+from manyheads.data.chunk import CHUNK, Chunk, Row, in_chunks, open_bytes
+from manyheads.data.delimited import read_delimited, read_lines
 from manyheads.data.demo import demo_rows
 from manyheads.errors import UserError
 
-CHUNK = 10_000
-FORMATS = ("csv", "tsv", "jsonl", "parquet")
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Some rows of one source. `cells[i]` holds a row in the order of `columns`; None where it is malformed."""
-
-    columns: list[str]
-    cells: list[list[Any] | None]
-    lines: list[int]
-    faults: list[str]  # one reason per malformed row, in order
+FORMATS: tuple[str, ...] = get_args(FileFormat)
 
 
 def read_chunks(source: Source, root: Path, default_split: str) -> Iterator[Chunk]:
@@ -46,11 +33,58 @@ def read_chunks(source: Source, root: Path, default_split: str) -> Iterator[Chun
         if path is None:
             raise UserError(f"{root / str(source.file)}: no such file.", code="no-such-file")
         try:
-            yield from _READERS[file_format(path)](path)
-        except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
+            yield from _read_file(path, source)
+        except UnicodeDecodeError:
+            raise _not_utf8(path) from None
+        except (OSError, EOFError, zlib.error) as error:
             raise UserError(
-                f"{path}: cannot be read: {error}. Expected {file_format(path)} in UTF-8.", code="unreadable-file"
+                f"{path}: cannot be read: {error}. Expected {file_format(source, path)} in UTF-8.",
+                code="unreadable-file",
             ) from None
+
+
+def _read_file(path: Path, source: Source) -> Iterator[Chunk]:
+    form = file_format(source, path)
+    if form in ("csv", "tsv"):
+        return read_delimited(path, source, form)
+    if form == "txt":
+        if source.quoting == "csv":
+            raise _not_for(path, form, "quoting")
+        return read_lines(path, source)
+    for key in ("columns", "quoting"):
+        if getattr(source, key) is not None:
+            raise _not_for(path, form, key)
+    if form == "jsonl":
+        return _read_jsonl(path)
+    return _read_parquet(path)
+
+
+def _not_for(path: Path, form: str, key: str) -> UserError:
+    return UserError(
+        f"{path}: `{key}` is not for {form} files. Write it at the sources that need it, not at the task; or is this "
+        "file of another `format`?",
+        code="not-delimited",
+    )
+
+
+def _not_utf8(path: Path) -> UserError:
+    """Where the file is not UTF-8, and how to make it so."""
+    location, encoding = str(path), "WINDOWS-1252"
+    with open_bytes(path) as raw:
+        for number, line in enumerate(raw, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                location = f"{path}:{number}: byte 0x{line[error.start]:02x}"
+                if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+                    encoding = "UTF-16"
+                break
+    name = path.name.removesuffix(".gz")
+    return UserError(
+        f"{location} is not UTF-8. Convert the file: `iconv -f {encoding} -t UTF-8 {name} > utf8-{name}`, or from "
+        "whatever encoding it has.",
+        code="unreadable-file",
+    )
 
 
 def find_file(source: Source, root: Path) -> Path | None:
@@ -81,87 +115,63 @@ def split_name(source: Source, default_split: str) -> str:
     return default_split
 
 
-def file_format(path: Path) -> str:
-    """'csv', 'tsv', 'jsonl' or 'parquet', by the file's ending without .gz."""
-    ending = Path(path.name.removesuffix(".gz")).suffix.lstrip(".").lower()
+def file_format(source: Source, path: Path) -> str:
+    """What the source says it is, else by the file's ending."""
+    if source.format is not None:
+        return source.format
+    ending = _ending(path.name)
     if ending not in FORMATS:
         raise UserError(
-            f"{path}: unknown file format '.{ending}'. Known: {', '.join(FORMATS)}, each optionally .gz.",
+            f"{path}: unknown file format '.{ending}'. Known: {', '.join(FORMATS)}, each optionally .gz. "
+            "Say which it is, for example `format: tsv`.",
             code="unknown-format",
         )
     return ending
 
 
-def _open(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.open(path, "rb"))
-    return path.open("rb")
+def _ending(name: str) -> str:
+    return Path(name.removesuffix(".gz")).suffix.lstrip(".").lower()
 
 
-def _read_csv(path: Path) -> Iterator[Chunk]:
-    csv.field_size_limit(sys.maxsize)
-    with _open(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text:
-        first = text.readline()
-        if not first.strip():
-            raise UserError(f"{path}: empty; expected a header line with column names.", code="empty-file")
-        delimiter = "\t" if file_format(path) == "tsv" else max(",\t;", key=first.count)
-        text.seek(0)
-        reader = csv.reader(text, delimiter=delimiter, strict=True)  # a stray quote must not swallow rows
-        columns = [name.strip() for name in next(reader)]
-        rows: list[list[Any] | None] = []
-        lines: list[int] = []
-        faults: list[str] = []
-        line = reader.line_num + 1
-        first_row = True
-        try:
-            for cells in reader:
-                if cells:  # a blank line is no row
-                    if first_row and len(cells) == len(columns) + 1:
-                        columns = ["", *columns]  # the header does not name the index column before the others
-                    first_row = False
-                    if len(cells) == len(columns):
-                        rows.append(cells)
-                    else:
-                        rows.append(None)
-                        faults.append(f"{len(cells)} cells where the header has {len(columns)}")
-                    lines.append(line)
-                line = reader.line_num + 1
-                if len(rows) == CHUNK:
-                    yield Chunk(columns, rows, lines, faults)
-                    rows, lines, faults = [], [], []
-        except csv.Error as error:
-            raise UserError(
-                f"{path}:{line}: not valid csv: {error}. Is a quote mark open in this row? Inside a quoted cell it is "
-                'written twice ("").',
-                code="bad-csv",
-            ) from None
-        yield Chunk(columns, rows, lines, faults)
+def is_lines(source: Source) -> bool:
+    """Whether it is a txt file that says nothing of its columns: a text per line, which has no name of its own."""
+    if source.file is None or source.columns is not None:
+        return False
+    return (source.format or _ending(source.file)) == "txt"
+
+
+def name_lines(source: Source, text: tuple[str, ...]) -> Source:
+    """A txt file that says nothing of its columns has the texts that are asked for, a tab between those of a pair."""
+    if not is_lines(source):
+        return source
+    layout: dict[str, Any] = {"columns": list(text), "format": "txt"}
+    if len(text) > 1:
+        layout.update(format="tsv", quoting="none")
+    return source.model_copy(update=layout)
 
 
 def _read_jsonl(path: Path) -> Iterator[Chunk]:
     columns: list[str] = []
-    rows: list[list[Any] | None] = []
-    lines: list[int] = []
-    faults: list[str] = []
-    with _open(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
-        for number, line in enumerate(text, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = _json_object(line)
-            except ValueError as fault:
-                rows.append(None)
-                faults.append(str(fault))
-            else:
-                columns.extend(key for key in row if key not in columns)
-                rows.append([row.get(key) for key in columns])
-            lines.append(number)
-            if len(rows) == CHUNK:
-                yield Chunk(list(columns), _even(rows, len(columns)), lines, faults)
-                rows, lines, faults = [], [], []
-    if not columns:
-        raise UserError(f"{path}: no JSON object in it; expected one in each line.", code="bad-jsonl")
-    yield Chunk(list(columns), _even(rows, len(columns)), lines, faults)
+    with open_bytes(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
+        for chunk in in_chunks(columns, _json_rows(text, columns)):
+            if not columns:
+                raise UserError(f"{path}: no JSON object in it; expected one in each line.", code="bad-jsonl")
+            _even(chunk.cells, len(columns))
+            yield chunk
+
+
+def _json_rows(text: TextIO, columns: list[str]) -> Iterator[Row]:
+    """Adds to `columns` the keys that are new."""
+    for number, line in enumerate(text, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = _json_object(line)
+        except ValueError as fault:
+            yield number, None, str(fault)
+            continue
+        columns.extend(key for key in row if key not in columns)
+        yield number, [row.get(key) for key in columns], ""
 
 
 def _json_object(line: str) -> dict[str, Any]:
@@ -180,12 +190,11 @@ def _json_object(line: str) -> dict[str, Any]:
     return row
 
 
-def _even(rows: list[list[Any] | None], width: int) -> list[list[Any] | None]:
+def _even(rows: list[list[Any] | None], width: int) -> None:
     """JSON objects need not have the same keys; rows read before a key was first seen are shorter."""
     for row in rows:
         if row is not None:
             row.extend([None] * (width - len(row)))
-    return rows
 
 
 def _read_parquet(path: Path) -> Iterator[Chunk]:
@@ -193,7 +202,7 @@ def _read_parquet(path: Path) -> Iterator[Chunk]:
     import pyarrow.parquet as pq
 
     try:
-        with _open(path) as raw:
+        with open_bytes(path) as raw:
             file = pq.ParquetFile(io.BytesIO(raw.read()) if path.suffix == ".gz" else raw)
             line = 1
             for batch in file.iter_batches(batch_size=CHUNK):
@@ -245,6 +254,3 @@ def _read_demo(task: str, split: str) -> Iterator[Chunk]:
     rows = demo_rows(task, split)
     cells: list[list[Any] | None] = [list(row.values()) for row in rows]
     yield Chunk(list(rows[0]), cells, list(range(1, len(rows) + 1)), [])
-
-
-_READERS = {"csv": _read_csv, "tsv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet}

@@ -9,10 +9,11 @@ from typing import Any
 
 from manyheads.config.label_text import normalise
 from manyheads.config.task import Source
+from manyheads.data.chunk import Chunk
 from manyheads.data.labels import FAULT, YES, as_list
-from manyheads.data.readers import Chunk, read_chunks, source_name
+from manyheads.data.readers import read_chunks
+from manyheads.data.recognise import check_columns
 from manyheads.data.table import BadRow, Columns, TableChunk, label_columns
-from manyheads.errors import UserError, nearest
 
 PLAIN = {str, int, float, bool}  # among cells of one type, equal cells are one label; 1 and True are not
 
@@ -26,20 +27,11 @@ def usable_rows(
         for chunk in read_chunks(source, root, split):
             if count and not chunk.cells:
                 continue
-            _check_columns(source_name(source, split), chunk.columns, columns, location)
+            check_columns(source, split, chunk, columns, location)
             number = count + len(bad)  # rows that are left out still count: an id leads back to its row in the file
             piece = plain_rows(file, chunk, columns, number) or checked_rows(file, chunk, columns, number, bad)
             count += len(piece.lines)
             yield piece
-
-
-def _check_columns(file: str, names: list[str], columns: Columns, location: str) -> None:
-    """A column that the file does not have is an error that names those it has."""
-    for name in (*columns.text, *label_columns(columns), columns.id):
-        if name is not None and name not in names:
-            raise UserError(
-                f"{location}: {file}: no column '{name}'.{nearest(name, filter(None, names))}", code="unknown-column"
-            )
 
 
 def _id_column(names: list[str], columns: Columns) -> str | None:

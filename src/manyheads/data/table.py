@@ -114,7 +114,10 @@ def rows_fingerprint(sources: list[Source], root: Path, columns: Columns) -> str
     if sum(path.stat().st_size for path in paths) < LARGE:
         return None
     try:
-        contents = [(file_sha256(path), file_format(path), path.suffix == ".gz") for path in paths]
+        contents = []
+        for source, path in zip(sources, paths, strict=True):
+            layout = (file_format(source, path), path.suffix == ".gz", source.columns, source.quoting)
+            contents.append((file_sha256(path), *layout))
     except UserError:
         return None  # whoever reads it will say what is wrong with it
     return hashlib.sha256(json.dumps([LAYOUT, contents, astuple(columns)]).encode()).hexdigest()[:32]

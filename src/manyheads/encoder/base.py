@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from manyheads.encoder.trained_pooling import TrainedPooling
 from manyheads.tokens.packing import PackedTokens
 
 
@@ -20,6 +21,7 @@ class Encoder(nn.Module):
     layers: nn.ModuleList  # in order, for freezing and layer-wise rates
     pooler: nn.Module | None  # the encoder's own dense + tanh on the first token, where it has one
     has_pooler_weights = True  # False where the pooler is there, but the encoder's file had no weights for it
+    trained_pooling: TrainedPooling = "mean"  # how it was trained to make one vector of token states
     config: Any  # its settings, whose text changes with them
 
     @property

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder.base import Encoder
 from manyheads.encoder.bert import Bert, BertConfig
 from manyheads.encoder.hf_names import from_hugging_face
 from manyheads.encoder.toy import toy_encoder
+from manyheads.encoder.trained_pooling import find_trained_pooling
 from manyheads.errors import UserError
 from manyheads.seeding import seeded_rng
 from manyheads.storage.cache import cache_folder
@@ -83,6 +84,14 @@ def load_encoder(settings: EncoderSettings) -> LoadedEncoder:
     _refuse_pickles(found.folder)
     if settings.name in KNOWN:
         verify(found.folder / "model.safetensors", KNOWN[settings.name].sha256)
+    loaded = _load_weights(found, config, settings)
+    encoder = loaded.encoder
+    has_pooler = isinstance(encoder.pooler, nn.Linear) and encoder.has_pooler_weights
+    encoder.trained_pooling = find_trained_pooling(found.folder, has_pooler)
+    return loaded
+
+
+def _load_weights(found: EncoderLocation, config: dict[str, Any], settings: EncoderSettings) -> LoadedEncoder:
     if settings.implementation == "default" and is_bert(config):
         return _load_bert(found, config, settings)
     from manyheads.encoder.auto import load_auto

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -45,12 +46,16 @@ def write_toy_encoder(folder: Path, words: Sequence[str] = WORDS, **changes: Any
         **changes,
     }
     random_bert(BertConfig(**settings), seed=1).save(folder)
+    modules = [{"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]  # as a sentence encoder has it
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
     return folder
 
 
 def toy_encoder(cache: Path) -> Path:
     """The folder of the toy encoder, made at its first use."""
-    folder = cache / "toy-encoder"
+    folder = cache / "toy-encoder-2"  # the first one had no pooling
     if not folder.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(dir=cache, prefix=".toy-encoder."))

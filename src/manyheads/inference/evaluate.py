@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from manyheads.config.training import EvaluateSettings
+from manyheads.inference.calibration import calibrate, fit_calibration
 from manyheads.inference.predict import predict_tasks
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.metrics import overall, score
 from manyheads.seeding import generator
 from manyheads.storage.ragged import Column
+from manyheads.tasks.kind import Calibration
 from manyheads.tasks.task import Task
 
 
@@ -26,9 +28,12 @@ class Evaluation:
     overall: float
     examples: dict[str, int]
     losses: dict[str, float] = field(default_factory=dict)  # see `plain_loss`
+    calibration: dict[str, Calibration] = field(default_factory=dict)  # what was fitted to these very examples
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        content = asdict(self)
+        del content["calibration"]
+        return content
 
 
 def evaluate_model(
@@ -37,11 +42,29 @@ def evaluate_model(
     settings: EvaluateSettings,
     rows: dict[str, np.ndarray] | None = None,
     progress: Callable[[int], None] = lambda completed: None,
+    fit: bool = False,
 ) -> tuple[Evaluation, dict[str, Column]]:
-    """Evaluate every task on its labelled rows, or on some of them; also returns the predictions."""
+    """Evaluate every task on its labelled rows, or on some of them; also returns the predictions.
+
+    `fit`: calibrate the tasks on these rows first, and measure what they then predict.
+    """
     chosen = rows or {name: np.flatnonzero(split.examples.labelled) for name, split in data.items()}
     predictions = predict_tasks(model, data, settings.tokens_per_pass, chosen, progress)
-    return measure(data, chosen, predictions, settings), predictions
+    if not fit:
+        return measure(data, chosen, predictions, settings), predictions
+    fitted = {}
+    for name, split in data.items():
+        fitted[name] = fit_calibration(split.task, predictions[name], split.labels_of(chosen[name]))
+    calibrated_data = with_calibration(data, fitted)
+    for name, split in calibrated_data.items():
+        predictions[name] = calibrate(split.task, predictions[name])
+    evaluation = measure(calibrated_data, chosen, predictions, settings)
+    return replace(evaluation, calibration=fitted), predictions
+
+
+def with_calibration(data: dict[str, TaskTokens], fitted: Mapping[str, Calibration]) -> dict[str, TaskTokens]:
+    """The same data, of tasks that are so calibrated; what is left out stays as it is."""
+    return {name: split.of(split.task.with_calibration(fitted.get(name, {}))) for name, split in data.items()}
 
 
 def measure(
@@ -53,8 +76,7 @@ def measure(
     """The metrics of predictions of these rows."""
     metrics, losses, examples, tasks = {}, {}, {}, {}
     for name, split in data.items():
-        assert split.examples.labels is not None
-        labels = split.examples.labels[rows[name]]
+        labels = split.labels_of(rows[name])
         metrics[name] = score(split.task, predictions[name], labels)
         losses[name] = plain_loss(split.task, predictions[name], labels)
         examples[name] = len(rows[name])

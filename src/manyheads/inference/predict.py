@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from manyheads.inference.calibration import calibrate
 from manyheads.inference.collector import make_collector
 from manyheads.model.multitask import Inputs, ManyHeads, evaluating
 from manyheads.model.task_tokens import TaskTokens
-from manyheads.storage.ragged import Column
+from manyheads.storage.ragged import Column, Ragged
 from manyheads.tasks.task import Task
 from manyheads.tokens.budget import split_by_tokens
 from manyheads.tokens.packing import Sequence, merge_equal
@@ -35,27 +37,62 @@ def predict_tasks(
     progress: Callable[[int], None] = lambda completed: None,
 ) -> dict[str, Column]:
     """Class probabilities [rows, classes] or values in label units [rows] of each task, in the order of its `rows`
-    (default: all), or as many of them as a row has words. Tasks that read the same texts share an encoder pass."""
+    (default: all), or as many of them as a row has words. Tasks that read the same texts share an encoder pass.
+
+    They are calibrated as the tasks of `data` say, which need not be what the model's own tasks say.
+    """
     chosen, collectors = {}, {}
     for name, split in data.items():
         chosen[name] = np.arange(len(split)) if rows is None else rows[name]
         collectors[name] = make_collector(split.task, len(chosen[name]))
+    for batch, outputs in _run_passes(model, data, chosen, tokens_per_pass, model.forward, progress):
+        predictions = model.head(batch.task).loss.predict(outputs.float()).cpu().numpy()
+        collectors[batch.task].add(batch.positions, predictions, _word_counts(batch.inputs))
+    return {name: _for_people(split.task, collectors[name].result()) for name, split in data.items()}
+
+
+@torch.no_grad()
+def collect_features(
+    model: ManyHeads,
+    data: dict[str, TaskTokens],
+    tokens_per_pass: int,
+    rows: dict[str, np.ndarray],
+    progress: Callable[[int], None] = lambda completed: None,
+) -> dict[str, Tensor]:
+    """What each task's head reads of its `rows` [rows, features], in their order; of words, those of all rows."""
+    collectors = {name: make_collector(split.task, len(rows[name])) for name, split in data.items()}
+    for batch, features in _run_passes(model, data, rows, tokens_per_pass, model.features, progress):
+        collectors[batch.task].add(batch.positions, features.float().cpu().numpy(), _word_counts(batch.inputs))
+    collected = {}
+    for name, collector in collectors.items():
+        column = collector.result()
+        collected[name] = torch.from_numpy(column.values if isinstance(column, Ragged) else column)
+    return collected
+
+
+def _run_passes(
+    model: ManyHeads,
+    data: dict[str, TaskTokens],
+    rows: dict[str, np.ndarray],
+    tokens_per_pass: int,
+    compute: Callable[[list[tuple[str, Inputs]]], list[Tensor]],
+    progress: Callable[[int], None],
+) -> Iterator[tuple[TaskBatch, Tensor]]:
+    """Each batch of each pass with what is computed of it, without dropout."""
     completed = 0
     with evaluating(model):
         for group in _same_texts(data):
-            for batches in plan_passes(model, group, chosen, tokens_per_pass):
-                outputs = model([(batch.task, batch.inputs) for batch in batches])
-                for batch, output in zip(batches, outputs, strict=True):
-                    predictions = model.head(batch.task).loss.predict(output.float()).cpu().numpy()
-                    collectors[batch.task].add(batch.positions, predictions, _word_counts(batch.inputs))
+            for batches in plan_passes(model, group, rows, tokens_per_pass):
+                results = compute([(batch.task, batch.inputs) for batch in batches])
+                for batch, result in zip(batches, results, strict=True):
+                    yield batch, result
                     completed += len(batch.positions)
                 progress(completed)
-    return {name: _in_label_units(split.task, collectors[name].result()) for name, split in data.items()}
 
 
-def _in_label_units(task: Task, predictions: Column) -> Column:
-    units: Column = task.kind.in_label_units(predictions, task)
-    return units
+def _for_people(task: Task, predictions: Column) -> Column:
+    """In the labels' units, and calibrated."""
+    return calibrate(task, task.kind.in_label_units(predictions, task))
 
 
 def _word_counts(inputs: Inputs) -> list[int] | None:

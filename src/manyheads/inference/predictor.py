@@ -9,21 +9,39 @@ A model folder is all it takes, wherever it was copied. Several threads may pred
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
+
+import numpy as np
 
 from manyheads.config.plugins import import_parts
+from manyheads.console import Reporter
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError, nearest
+from manyheads.inference.labelled_files import Files, read_labelled_files
 from manyheads.inference.prediction_files import describe
-from manyheads.inference.texts import Text, columns_of_file, dataset_of_file, dataset_of_texts
+from manyheads.inference.scores import Scores, TaskScore, nothing_to_evaluate, score_rows
+from manyheads.inference.texts import (
+    FileLayout,
+    Text,
+    dataset_of_file,
+    dataset_of_texts,
+    id_column_of_file,
+    source_of_file,
+    text_columns_of_file,
+    text_columns_of_task,
+)
 from manyheads.model.folder_checks import MODEL_FILE, guarded, refused
+from manyheads.model.saved_tasks import check_metrics
 from manyheads.storage.ragged import Column
 from manyheads.tasks.task import Task
 
 TOKENS_PER_PASS = 4096  # memory of a pass; a matter of the machine that predicts, so it is not kept with the model
+SMALLEST_LENGTH = 1e-12  # of a vector that is divided by its length
+SILENT_SECONDS = 2.0  # of a prediction, before there is a progress bar
+Progress = Callable[[int], None]
 Described = list[dict[str, Any]]  # {'prediction': …} of each example and, for classes, their probabilities
 
 _opening = Lock()  # building a model draws from torch's generator and may register parts: one at a time
@@ -35,8 +53,13 @@ class Backend(Protocol):
     tasks: dict[str, Task]
     about: dict[str, Any]  # which step the model is of, and on what it was chosen
 
-    def run(self, tasks: list[Task], examples: Dataset) -> dict[str, Column]:
-        """The predictions of tasks that read these texts, by name, example by example."""
+    def run(self, tasks: list[Task], examples: Dataset, progress: Progress) -> dict[str, Column]:
+        """The predictions of tasks that read these texts, by name, example by example. `progress` is told how many
+        there are so far."""
+        ...
+
+    def embed(self, examples: Dataset) -> np.ndarray:
+        """[texts, width] float32: where the encoder puts single texts."""
         ...
 
 
@@ -90,49 +113,115 @@ class Predictor:
     def predict(self, task: str | None, texts: Sequence[Text]) -> Described:
         """Predictions in the order of the texts: {'prediction': …} and, for classes, their probabilities."""
         chosen = self.task(task)
-        examples = dataset_of_texts(texts, len(chosen.columns.text), chosen.name)
+        examples = dataset_of_texts(texts, len(chosen.columns.text), f"task '{chosen.name}'")
         return self.predict_dataset([chosen], examples)[chosen.name]
 
     def predict_all(self, texts: Sequence[Text]) -> dict[str, Described]:
         """The same of every task that takes such texts, single or pairs, from one encoder pass where possible."""
         text_count = 2 if texts and not isinstance(texts[0], str) else 1
+        chosen = self._tasks_for(text_count)
+        return self.predict_dataset(chosen, dataset_of_texts(texts, text_count, f"task '{chosen[0].name}'"))
+
+    def _tasks_for(self, text_count: int) -> list[Task]:
         chosen = self._tasks_that_take(text_count)
         if not chosen:
             kind_of_text = "pairs" if text_count == 2 else "single texts"
             raise UserError(f"{self.source}: no task takes {kind_of_text}.", code="unknown-task")
-        return self.predict_dataset(chosen, dataset_of_texts(texts, text_count, chosen[0].name))
+        return chosen
 
     def _tasks_that_take(self, text_count: int) -> list[Task]:
         return [task for task in self.tasks.values() if len(task.columns.text) == text_count]
 
-    def predict_file(self, task: str | None, file: str | Path) -> tuple[list[str], Described]:
-        """Ids and predictions for every row of a csv, tsv, jsonl or parquet file with the task's text columns."""
-        chosen = self.task(task)
-        examples = dataset_of_file(file, chosen)
-        return examples.ids.to_pylist(), self.predict_dataset([chosen], examples)[chosen.name]
+    def predict_file(
+        self,
+        task: str | None,
+        file: str | Path,
+        text_columns: Sequence[str] | None = None,
+        reporter: Reporter | None = None,
+        **layout: Unpack[FileLayout],
+    ) -> tuple[list[str], Described]:
+        """Ids and predictions for every row of a csv, tsv, jsonl or parquet file, or every line of a txt file.
 
-    def predict_file_all(self, file: str | Path) -> tuple[list[str], dict[str, Described]]:
-        """The same of every task whose text columns the file has."""
-        columns = columns_of_file(file)
-        readable = [task for task in self.tasks.values() if set(task.columns.text) <= columns]
-        if not readable:
-            expected = []
-            for task in self.tasks.values():
-                expected.append(f"{task.name}: {', '.join(task.columns.text)}")
-            reason = f"it has the text columns of no task. Expected {'; '.join(expected)}."
-            raise UserError(f"{file}: {reason}", code="missing-column")
-        chosen = [task for task in readable if task.columns.text == readable[0].columns.text]
-        examples = dataset_of_file(file, chosen[0])
-        return examples.ids.to_pylist(), self.predict_dataset(chosen, examples)
+        `text_columns`: which columns hold the texts, two for pairs; by default the task's own. `columns`, `format` and
+        `quoting` say how the file is read, as in a recipe.
+        """
+        chosen, source = self.task(task), source_of_file(file, layout)
+        columns = text_columns_of_task(source, chosen, text_columns)
+        examples = dataset_of_file(source, columns, chosen.columns.id)
+        return examples.ids.to_pylist(), self.predict_dataset([chosen], examples, reporter)[chosen.name]
 
-    def predict_dataset(self, tasks: list[Task], examples: Dataset) -> dict[str, Described]:
+    def predict_file_all(
+        self,
+        file: str | Path,
+        text_columns: Sequence[str] | None = None,
+        reporter: Reporter | None = None,
+        **layout: Unpack[FileLayout],
+    ) -> tuple[list[str], dict[str, Described]]:
+        """The same of every task that takes such texts: single ones, or pairs where there are two columns.
+
+        By default the columns are those of the first task that finds its own, or those with the usual names.
+        """
+        source = source_of_file(file, layout)
+        columns = text_columns_of_file(source, self.tasks.values(), text_columns)
+        chosen = self._tasks_for(len(columns))
+        examples = dataset_of_file(source, columns, id_column_of_file(source, chosen))
+        return examples.ids.to_pylist(), self.predict_dataset(chosen, examples, reporter)
+
+    def embed(self, texts: Sequence[str], normalize: bool = False) -> np.ndarray:
+        """[texts, width] float32: the mean token state of each text by the trained encoder, in the order of the texts.
+
+        `normalize` scales each vector v to length 1, v/‖v‖, so that inner products are cosines.
+        """
+        embeddings = self.backend.embed(dataset_of_texts(texts, 1, "embed"))
+        if normalize:
+            lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
+            embeddings = embeddings / np.maximum(lengths, SMALLEST_LENGTH)
+        return embeddings
+
+    def evaluate(
+        self,
+        files: Files,
+        task: str | None = None,
+        skip_bad_rows: Collection[str] = (),
+        reporter: Reporter | None = None,
+        **layout: Unpack[FileLayout],
+    ) -> Scores:
+        """Metrics on labelled files: of one task, or of every task whose text and label columns a file has.
+
+        Rows that cannot be used are an error, but for tasks that `skip_bad_rows` names. `columns`, `format` and
+        `quoting` say how the files are read, as in a recipe.
+        """
+        tasks = self.tasks
+        if task is not None:
+            tasks = {task: self.task(task)}
+        check_metrics(tasks.values(), self.source / MODEL_FILE)
+        examples, unmeasured = read_labelled_files(tasks, files, skip_bad_rows, layout)
+        if not examples:
+            raise nothing_to_evaluate(str(self.source), unmeasured)
+        scores: dict[str, TaskScore] = {}
+        for names in _with_same_rows(tasks, examples):
+            rows = examples[names[0]]
+            predictions = self._run([tasks[name] for name in names], rows, reporter, "evaluate")
+            for name in names:
+                labelled = predictions[name][examples[name].labelled_rows]
+                scores[name] = score_rows(tasks[name], examples[name], labelled)
+        return Scores({name: scores[name] for name in tasks if name in scores}, unmeasured)
+
+    def predict_dataset(
+        self, tasks: list[Task], examples: Dataset, reporter: Reporter | None = None
+    ) -> dict[str, Described]:
         """Predictions of tasks that read the same texts, in the user's words."""
         described: dict[str, Described] = {task.name: [] for task in tasks}
         if len(examples):
-            predictions = self.backend.run(tasks, examples)
+            predictions = self._run(tasks, examples, reporter, "predict")
             for task in tasks:
                 described[task.name] = describe(task, predictions[task.name])
         return described
+
+    def _run(self, tasks: list[Task], examples: Dataset, reporter: Reporter | None, name: str) -> dict[str, Column]:
+        reporter = reporter or Reporter(quiet=True)
+        with reporter.job(name, len(tasks) * len(examples), delay=SILENT_SECONDS) as job:
+            return self.backend.run(tasks, examples, job.update)
 
     def _try_out(self) -> None:
         """A model that cannot predict for a letter is refused when it is opened, not in the middle of its work."""
@@ -142,10 +231,22 @@ class Predictor:
             if not tasks:
                 continue
             with guarded(self.source / MODEL_FILE):
-                described = self.predict_dataset(tasks, dataset_of_texts([text], text_count, tasks[0].name))
+                described = self.predict_dataset(tasks, dataset_of_texts([text], text_count, "a task"))
             for name, predictions in described.items():
                 if not _is_finite(predictions):
                     raise refused(self.source, f"task '{name}' predicts what is not a number.")
+
+
+def _with_same_rows(tasks: Mapping[str, Task], examples: Mapping[str, Dataset]) -> list[list[str]]:
+    """Tasks that read the same rows of the same files can share an encoder pass; one with a label per word cannot,
+    since the words of its rows are checked against its own labels."""
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for name, rows in examples.items():
+        task, raw = tasks[name], rows.raw
+        alone = name if task.kind.per_word else None
+        key = (task.columns.text, raw.sources, raw.files.tobytes(), raw.lines.tobytes(), alone)
+        groups.setdefault(key, []).append(name)
+    return list(groups.values())
 
 
 def _is_finite(predictions: Described) -> bool:

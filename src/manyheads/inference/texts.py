@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
+from pydantic import ValidationError
 
-from manyheads.config.task import Source
+from manyheads.config.task import FileFormat, Quoting, Source
+from manyheads.data.advice import layout_advice, shown_names
+from manyheads.data.chunk import Chunk
 from manyheads.data.dataset import Dataset, label_rows, read_rows
-from manyheads.data.readers import read_chunks
+from manyheads.data.readers import is_lines, read_chunks
+from manyheads.data.recognise import recognise_texts
 from manyheads.data.table import Columns, Table
-from manyheads.errors import UserError
+from manyheads.errors import UserError, nearest
 from manyheads.storage.strings import Strings
 from manyheads.tasks.task import Task
 
 Text = str | tuple[str, str]  # a sentence, or a pair
+# names for what stands in a line of a txt file that says nothing of its columns
+LINE_OF_TEXT = ("text",)
+LINE_OF_PAIR = ("text1", "text2")
 
 
-def dataset_of_texts(texts: Sequence[Text], text_count: int, task: str) -> Dataset:
-    """Texts given by a program, checked like those of a file; `text_count` is 2 for pairs."""
+class FileLayout(TypedDict, total=False):
+    """How a file is read, as a recipe's source says it."""
+
+    columns: list[str] | None
+    format: FileFormat | None
+    quoting: Quoting | None
+
+
+def dataset_of_texts(texts: Sequence[Text], text_count: int, reader: str) -> Dataset:
+    """Texts given by a program, checked like those of a file; `text_count` is 2 for pairs. `reader` is who reads them,
+    for messages."""
     if isinstance(texts, str):
-        raise UserError("predict takes a list of texts, found one string; put it in brackets.", code="bad-text")
+        raise UserError("expected a list of texts, found one string; put it in brackets.", code="bad-text")
     columns: list[list[str]] = [[] for _ in range(text_count)]
     for number, text in enumerate(texts, start=1):
         sides = tuple(text) if isinstance(text, tuple | list) else (text,)
         if len(sides) != text_count:
             takes = "two texts" if text_count == 2 else "one text"
-            raise UserError(f"input {number}: task '{task}' takes {takes}, found {len(sides)}.", code="bad-text")
+            raise UserError(f"input {number}: {reader} takes {takes}, found {len(sides)}.", code="bad-text")
         for column, side in zip(columns, sides, strict=True):
             column.append(_checked(side, number))
     count = len(columns[0])
@@ -48,18 +64,85 @@ def _checked(text: Any, number: int) -> str:
     return text.strip()
 
 
-def dataset_of_file(file: str | Path, task: Task) -> Dataset:
-    """The texts of a file in its order; labels, if it has any, are not read."""
-    columns = Columns(task.columns.text, None, task.columns.id)
-    rows = read_rows([_source(file)], Path.cwd(), "test", columns, str(file))
-    return label_rows(rows, None, None, str(file))
-
-
-def columns_of_file(file: str | Path) -> set[str]:
-    return set(next(read_chunks(_source(file), Path.cwd(), "test")).columns)
-
-
-def _source(file: str | Path) -> Source:
+def source_of_file(file: str | Path, layout: FileLayout) -> Source:
     if not Path(file).is_file():
         raise UserError(f"{file}: no such file.", code="no-such-file")
-    return Source(file=str(file))
+    try:
+        return Source(file=str(file), **layout)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(map(str, fault["loc"]))
+        message = fault["msg"].removeprefix("Value error, ")
+        raise UserError(f"{key}: {message} (found {fault['input']!r}).", code="bad-option") from None
+
+
+def first_chunk(source: Source) -> Chunk:
+    """By which the columns of a file are known."""
+    return next(read_chunks(source, Path.cwd(), "test"))
+
+
+def dataset_of_file(source: Source, text_columns: tuple[str, ...], id_column: str | None) -> Dataset:
+    """The texts of a file in its order; labels, if it has any, are not read."""
+    columns = Columns(text_columns, None, id_column)
+    if is_lines(source):
+        columns = Columns(text_columns, None, None)
+    rows = read_rows([source], Path.cwd(), "test", columns, str(source.file))
+    return label_rows(rows, None, None, str(source.file))
+
+
+def text_columns_of_task(source: Source, task: Task, named: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns of a file that a task reads: as named, else its own. A line of a txt file goes by any name."""
+    columns = tuple(named or task.columns.text)
+    if len(columns) != len(task.columns.text):
+        takes = "two text columns" if task.pair else "one text column"
+        raise UserError(f"task '{task.name}' takes {takes}, found {', '.join(columns)}.", code="bad-text-column")
+    if named or not is_lines(source):
+        _check_text_columns(source, columns, first_chunk(source))
+    return columns
+
+
+def text_columns_of_file(source: Source, tasks: Iterable[Task], named: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns that a file's texts are read from: as named; else those of the first task that finds its own there;
+    else those with the usual names.
+
+    A txt file with a text per line has single texts, or pairs where its lines have tabs.
+    """
+    chunk = first_chunk(source)
+    if named:
+        if len(named) > 2:
+            raise UserError(f"expected one or two text columns, found {', '.join(named)}.", code="bad-text-column")
+        _check_text_columns(source, named, chunk)
+        return tuple(named)
+    if is_lines(source):
+        has_pairs = any(cells and "\t" in cells[0] for cells in chunk.cells)
+        return LINE_OF_PAIR if has_pairs else LINE_OF_TEXT
+    for task in tasks:
+        if set(task.columns.text) <= set(chunk.columns):
+            return task.columns.text
+    recognised = recognise_texts(chunk.columns)
+    if not recognised:
+        advice = layout_advice(source, chunk) or " Name it: --text-column NAME (twice for pairs)."
+        raise UserError(
+            f"{source.file}: cannot tell which column holds the texts. Columns: {', '.join(shown_names(chunk))}."
+            f"{advice}",
+            code="missing-column",
+        )
+    return recognised
+
+
+def _check_text_columns(source: Source, columns: Sequence[str], chunk: Chunk) -> None:
+    for name in columns:
+        if name not in chunk.columns:
+            advice = layout_advice(source, chunk) or " --text-column NAME says which column holds the texts."
+            raise UserError(
+                f"{source.file}: no column '{name}'.{nearest(name, shown_names(chunk))}{advice}", code="missing-column"
+            )
+
+
+def id_column_of_file(source: Source, tasks: Iterable[Task]) -> str | None:
+    """The id column of the first task that finds its own there."""
+    present = first_chunk(source).columns
+    for task in tasks:
+        if task.columns.id in present:
+            return task.columns.id
+    return None

@@ -9,12 +9,15 @@ import numpy as np
 
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError
+from manyheads.inference.embeddings import embed_column
 from manyheads.inference.predict import predict_tasks
+from manyheads.inference.predictor import Progress
 from manyheads.model.folder import load_model
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.storage.ragged import Column
 from manyheads.tasks.task import Task
+from manyheads.tokens.column import TokenColumn, tokenise_once
 
 
 class TorchBackend:
@@ -31,20 +34,25 @@ class TorchBackend:
         model, about = load_model(folder)
         return cls(model, about, tokens_per_pass)
 
-    def run(self, tasks: list[Task], examples: Dataset) -> dict[str, Column]:
+    def run(self, tasks: list[Task], examples: Dataset, progress: Progress) -> dict[str, Column]:
         first = next((task for task in tasks if task.kind.per_word), tasks[0])  # others can do with its tokens
         tokens = TaskTokens(first, examples, self.model.tokenizer, cached=False)
-        self._check_vocabulary(tokens)
+        self._check_vocabulary(tokens.texts, examples)
         data = {task.name: tokens.of(task) for task in tasks}
-        return predict_tasks(self.model, data, self.tokens_per_pass)
+        return predict_tasks(self.model, data, self.tokens_per_pass, progress=progress)
 
-    def _check_vocabulary(self, tokens: TaskTokens) -> None:
+    def embed(self, examples: Dataset) -> np.ndarray:
+        texts = tokenise_once(examples.texts[0], self.model.tokenizer)
+        self._check_vocabulary((texts,), examples)
+        return embed_column(self.model, texts, self.tokens_per_pass)
+
+    def _check_vocabulary(self, texts: tuple[TokenColumn, ...], examples: Dataset) -> None:
         """A tokenizer with more tokens than the encoder has embeddings fails on the texts that have them."""
         vocabulary = len(self.model.encoder.words)
-        for column in tokens.texts:
+        for column in texts:
             unknown = np.flatnonzero(column.ids >= vocabulary)
             if len(unknown):
                 row = int(np.searchsorted(column.starts, unknown[0], side="right")) - 1
-                location = tokens.examples.location(row)
+                location = examples.location(row)
                 reason = f"its token {column.ids[unknown[0]]} is not among the encoder's {vocabulary}"
                 raise UserError(f"{location}: {reason}: the tokenizer is another model's.", code="unknown-token")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from manyheads.encoder.base import Encoder
 from manyheads.encoder.bert import Bert, BertConfig
 from manyheads.encoder.hf_names import to_hugging_face
 from manyheads.encoder.loading import is_bert, load_encoder
+from manyheads.encoder.trained_pooling import MODEL_KEY
 from manyheads.model.folder_checks import (
     HEADS_FILE,
     MODEL_FILE,
@@ -36,6 +38,7 @@ from manyheads.model.head import IncompatiblePart
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.saved_tasks import FAMILIES, read_model_file
 from manyheads.storage.files import CHECKSUMS, write_folder
+from manyheads.tasks.kind import Calibration
 from manyheads.tasks.task import Task
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -49,8 +52,15 @@ Shapes = dict[str, tuple[int, ...]]
 # --- saving ---------------------------------------------------------------------------------------------------------
 
 
-def save_model(folder: Path, model: ManyHeads, encoder_folder: Path, about: dict[str, Any]) -> None:
-    """`about` says what the model is: its run, step, and on what it was chosen."""
+def save_model(
+    folder: Path,
+    model: ManyHeads,
+    encoder_folder: Path,
+    about: dict[str, Any],
+    calibration: Mapping[str, Calibration] | None = None,
+) -> None:
+    """`about` says what the model is: its run, step, and on what it was chosen; `calibration` what was fitted there."""
+    fitted = calibration or {}
 
     def fill(aside: Path) -> None:
         model.encoder.save(aside)
@@ -58,8 +68,14 @@ def save_model(folder: Path, model: ManyHeads, encoder_folder: Path, about: dict
         copy_tokenizer(encoder_folder, model.tokenizer, aside)
         heads = {name: tensor.detach().cpu().contiguous() for name, tensor in model.head_states().items()}
         save_file(heads, aside / HEADS_FILE)
-        tasks = [task.to_json() for task in model.tasks.values()]
-        content = {"about": about, "max_length": model.max_length, "tasks": tasks, "imports": _imported_parts(model)}
+        tasks = [task.with_calibration(fitted.get(name, {})).to_json() for name, task in model.tasks.items()]
+        content = {
+            "about": about,
+            "max_length": model.max_length,
+            MODEL_KEY: model.encoder.trained_pooling,
+            "tasks": tasks,
+            "imports": _imported_parts(model),
+        }
         (aside / MODEL_FILE).write_text(json.dumps(content, indent=2) + "\n")
 
     write_folder(folder, fill)

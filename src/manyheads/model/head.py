@@ -35,9 +35,26 @@ class TaskHead(nn.Module):
 
     def forward(self, states: dict[int, Tensor], starts: Tensor, lengths: Tensor, words: Words | None = None) -> Tensor:
         """The task's share of the encoder's states → outputs [examples, outputs], or [words, outputs]."""
+        return self.output(self.head(self.features(states, starts, lengths, words)))
+
+    def features(
+        self, states: dict[int, Tensor], starts: Tensor, lengths: Tensor, words: Words | None = None
+    ) -> Tensor:
+        """The same share → what the head reads [examples, features], or [words, features]."""
         where = (starts, lengths, words) if self.pooling.reads_words else (starts, lengths)
         pooled = self.pooling(states[self.pooling.layer], *where)
-        return self.output(self.head(self.encoding(pooled)))
+        features: Tensor = self.encoding(pooled)
+        return features
+
+    @property
+    def linear_map(self) -> nn.Linear | None:
+        """The only layer that learns here, where it is a linear one on features that nothing else changes."""
+        linear: nn.Linear | None = getattr(self.head, "linear_map", None)
+        fixed_parts = (self.pooling, self.encoding, self.output)
+        learns_elsewhere = any(True for part in fixed_parts for _ in part.parameters())
+        if linear is None or learns_elsewhere or self.encoding.group is not None:
+            return None
+        return linear
 
 
 def _build(task: Task, part: str, family: str, *arguments: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -153,6 +153,11 @@ class ManyHeads(nn.Module):
         """Embedded tokens → every task's outputs: what comes after the place where regularisers perturb."""
         return self.outputs(self.states(embedded, packed), packed)
 
+    def features(self, batches: list[tuple[str, Inputs]]) -> list[Tensor]:
+        """What the head of each (task, examples) reads, all from one pass through the encoder."""
+        packed = self.pack(batches)
+        return self._apply_heads(self.states(self.embed(packed), packed), packed, TaskHead.features)
+
     def states(self, embedded: Tensor, packed: PackedBatches) -> dict[int, Tensor]:
         """Embedded tokens → the states of each layer that is wanted."""
         layers = {self.head(task).pooling.layer for task in packed.tasks}
@@ -162,11 +167,16 @@ class ManyHeads(nn.Module):
 
     def outputs(self, states: dict[int, Tensor], packed: PackedBatches) -> list[Tensor]:
         """States → every task's outputs."""
+        return self._apply_heads(states, packed, TaskHead.__call__)
+
+    def _apply_heads(
+        self, states: dict[int, Tensor], packed: PackedBatches, apply: Callable[..., Tensor]
+    ) -> list[Tensor]:
         starts, lengths = packed.tokens.kept_starts, packed.tokens.kept_lengths
-        outputs = []
+        results = []
         for task, sequences, words in zip(packed.tasks, packed.where, packed.words, strict=True):
-            outputs.append(self.head(task)(states, starts[sequences], lengths[sequences], words))
-        return outputs
+            results.append(apply(self.head(task), states, starts[sequences], lengths[sequences], words))
+        return results
 
 
 def _key(task: str) -> str:

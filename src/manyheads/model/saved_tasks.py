@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from manyheads import registry
 from manyheads.config.part import PartConfig
 from manyheads.errors import UserError
 from manyheads.model.folder_checks import MODEL_FILE, SHOWN, guarded, printable, read_json, refused
+from manyheads.parts.kinds.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
 from manyheads.tasks.compatibility import incompatible_parts
 from manyheads.tasks.task import Task
 
@@ -88,6 +90,17 @@ def is_registered(family: str, name: str) -> bool:
     return any(part.name == name for part in registry.parts(family))
 
 
+def check_metrics(tasks: Iterable[Task], file: Path) -> None:
+    """Prediction needs no metrics; evaluation does."""
+    missing: dict[str, None] = {}
+    for task in tasks:
+        for metric in task.metrics:
+            if not is_registered("metrics", metric.name):
+                missing[f"metrics/{metric.name}"] = None
+    if missing:
+        raise unknown_parts(file, list(missing), {})
+
+
 class UnknownParts(UserError):
     """Parts are not registered. `reason` is the message without the advice, for those who know the files in full."""
 
@@ -140,6 +153,18 @@ def _why_labels_invalid(task: Task) -> str | None:
         return f"counts: {len(task.counts)} numbers for {classes} classes."
     if len(task.columns.text) not in (1, 2):
         return f"columns.text: expected one or two columns, found {len(task.columns.text)}."
+    return _why_calibration_invalid(task, classes)
+
+
+def _why_calibration_invalid(task: Task, classes: int) -> str | None:
+    if not LOWEST_TEMPERATURE <= task.temperature <= HIGHEST_TEMPERATURE:
+        expected = f"{LOWEST_TEMPERATURE} to {HIGHEST_TEMPERATURE:g}"
+        return f"temperature: expected a number from {expected}, found {task.temperature}."
+    if task.thresholds and len(task.thresholds) != classes:
+        return f"thresholds: {len(task.thresholds)} numbers for {classes} classes."
+    for threshold in task.thresholds:
+        if not 0 < threshold < 1:
+            return f"thresholds: expected numbers between 0 and 1, found {threshold}."
     return None
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads
-from manyheads.storage.ragged import Ragged
+from manyheads.storage.ragged import Column, Ragged
 from manyheads.tasks.task import Task
 from manyheads.tokens.column import first_tokens, tokenise, tokenise_once
 from manyheads.tokens.packing import Sequence
@@ -67,8 +67,14 @@ class TaskTokens:
         """The same tokens for another task that reads the same texts."""
         shared = copy.copy(self)
         shared.task = task
-        shared.words = shared._find_words()
+        if task.labels.kind != self.task.labels.kind:  # which says what a word is
+            shared.words = shared._find_words()
         return shared
+
+    def labels_of(self, rows: np.ndarray) -> Column:
+        """The labels of some rows, as people have them."""
+        assert self.examples.labels is not None
+        return self.examples.labels[rows]
 
     def _find_words(self) -> Ragged | None:
         """Of each row, which token each word begins with; None where words have no labels of their own."""

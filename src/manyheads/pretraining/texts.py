@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from manyheads.config.recipe import Recipe
+from manyheads.config.task import Source
+from manyheads.data.readers import read_chunks
 from manyheads.errors import UserError
 from manyheads.pretraining.masking import Vocabulary
 from manyheads.storage.strings import Strings
@@ -50,15 +52,13 @@ def _of_tasks(recipe: Recipe) -> list[tuple[Strings, ...]]:
 
 
 def _lines(root: Path, file: str, recipe: Recipe) -> Strings:
-    path = root / file
+    lines: list[str] = []
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        location = recipe.location("pretrain", "files")
-        raise UserError(
-            f"{location}: '{path}' cannot be read as a text file in UTF-8: {error}.", "unreadable-file"
-        ) from None
-    return Strings.of(line for line in lines if line)
+        for chunk in read_chunks(Source(file=file, format="txt"), root, "train"):
+            lines.extend(cells[0].strip() for cells in chunk.cells if cells)
+    except UserError as fault:
+        raise UserError(f"{recipe.location('pretrain', 'files')}: {fault}", fault.code) from None
+    return Strings.of(lines)
 
 
 def _frame(tokenizer: Tokenizer, sides: list[np.ndarray], longest: int) -> Sequence:

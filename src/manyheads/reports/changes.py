@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.parts.metrics import primary
+from manyheads.inference.bootstrap import drawn_metric
+from manyheads.parts.metrics import metric_name, primary
 from manyheads.parts.metrics.base import find as find_metric
 from manyheads.reports.facts import RunFacts
 from manyheads.reports.task_predictions import TaskPredictions
-from manyheads.studies.bootstrap import drawn_metric
 from manyheads.studies.statistics import Difference, Verdict, difference, verdicts
 
 EXAMPLES_LISTED = 8  # in each direction
@@ -75,8 +75,7 @@ def metric_changes(before: RunFacts, after: RunFacts, tasks: list[str]) -> list[
         change = _metric_change(before, after, task)
         if change is not None:
             changes.append(change)
-            metric_name = change.metric.partition("/")[0].partition("(")[0]
-            high_is_best.append(find_metric(metric_name).best == "high")
+            high_is_best.append(find_metric(metric_name(change.metric)).best == "high")
     differences = [change.difference for change in changes]
     for change, verdict in zip(changes, verdicts(differences, high_is_best), strict=True):
         change.verdict = verdict

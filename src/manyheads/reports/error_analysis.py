@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyheads.reports.intervals import Z, wilson_interval
+from manyheads.inference.intervals import Z, wilson_interval
 from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -159,11 +159,12 @@ def _worst_numbers(predictions: TaskPredictions) -> dict[str, list[PredictionErr
 
 
 def _worst_sets(predictions: TaskPredictions) -> dict[str, list[PredictionError]]:
-    missed = ((predictions.labels == 1) * (1 - predictions.predictions)).max(axis=1)
-    added = ((predictions.labels == 0) * predictions.predictions).max(axis=1)
+    is_label, is_predicted = predictions.labels == 1, predictions.predicted_labels == 1
+    missed = (is_label & ~is_predicted) * (1 - predictions.predictions)
+    added = (~is_label & is_predicted) * predictions.predictions
     return {
-        **_list_errors(predictions, {"a class missed": missed >= 0.5}, missed),
-        **_list_errors(predictions, {"a class too many": added >= 0.5}, added),
+        **_list_errors(predictions, {"a class missed": missed.any(axis=1)}, missed.max(axis=1)),
+        **_list_errors(predictions, {"a class too many": added.any(axis=1)}, added.max(axis=1)),
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from manyheads.config.recipe import Recipe
+from manyheads.console import BASELINES
 from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
 from manyheads.inference.prediction_files import read_dev_predictions
@@ -96,6 +97,15 @@ class RunFacts:
     @property
     def finished(self) -> bool:
         return bool(self.metrics)
+
+    def baselines(self, task_name: str) -> dict[str, dict[str, float | None]]:
+        """'frozen probe' and 'majority' → the task's metrics on dev, of those baselines that the run has."""
+        baselines = {}
+        for key, title in BASELINES.items():
+            metrics = self.metrics.get(key, {}).get("metrics", {})
+            if task_name in metrics:
+                baselines[title] = metrics[task_name]
+        return baselines
 
     @cached_property
     def tasks(self) -> dict[str, Task]:

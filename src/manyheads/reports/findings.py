@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,54 +10,30 @@ from manyheads.errors import UserError
 from manyheads.parts.metrics import better, primary, worse_by
 from manyheads.reports.conflicts import ALL_SHARED, MIN_STEPS, read_conflicts
 from manyheads.reports.facts import RunFacts
-from manyheads.reports.intervals import wilson_interval
-from manyheads.reports.sharing import effect_of_sharing
-from manyheads.reports.task_predictions import TaskPredictions
-from manyheads.studies.bootstrap import drawn_metric
+from manyheads.reports.finding import Finding
+from manyheads.reports.headlines import Headline
+from manyheads.reports.weak_tasks import below_probe, constant_tasks, empty_predictions, majority_level
 
 OVER_FIT_RATIO, OVER_FIT_RISE = 1.1, 0.02  # a dev loss this many times its minimum, and this far above it, over-fits
 FORGOTTEN = 0.02  # a primary metric this far behind its best, and farther than chance explains, was forgotten
 CHANGED, COLLAPSED = 0.5, 0.25  # rank correlation of sentences' cosines before and after; docs/report.md has figures
 FEW_EPOCHS = 0.5  # below this share of an epoch the model never saw most of a task's examples
+LAST_PART = 0.25  # of the steps: a loss that fell within them by STILL_FALLING of itself had not come to rest
+STILL_FALLING = 0.05
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A sentence, and the section that shows it."""
-
-    text: str
-    section: str
-
-
-@dataclass(frozen=True)
-class Headline:
-    """A task's primary metric on dev with its 95 % interval over dev examples, and the effect of sharing on it."""
-
-    task: str
-    metric: str
-    value: float | None
-    interval: str  # '' where there is none
-    examples: int
-    sharing: str  # '' where no sibling run trained the task alone on the same dev examples
-
-
-def headlines(facts: RunFacts) -> list[Headline]:
-    headlines = []
-    for task_name, predictions in facts.predictions.items():
-        metric = primary(predictions.task)
-        value = facts.metrics["dev"]["metrics"][task_name][metric]
-        interval = _interval(predictions, metric, value, facts.metrics["data"][f"{task_name} dev"])
-        sharing = effect_of_sharing(facts, task_name)
-        headlines.append(Headline(task_name, metric, value, interval, len(predictions.labels), sharing))
-    return headlines
-
-
-def find_problems(facts: RunFacts) -> list[Finding]:
+def find_problems(facts: RunFacts, task_headlines: Sequence[Headline]) -> list[Finding]:
     """Most important first; empty where nothing stands out."""
+    constant = [*constant_tasks(facts), *empty_predictions(facts)]
+    told = {finding.section for finding in constant}  # a constant is at majority level: once is enough
+    varying = [finding for finding in majority_level(facts, task_headlines) if finding.section not in told]
     return [
-        *_constant_predictions(facts),
+        *constant,
+        *varying,
+        *below_probe(facts, task_headlines),
         *_over_fitting(facts),
         *_forgetting(facts),
+        *_still_falling(facts),
         *_rarely_seen(facts),
         *_conflicting(facts),
         *_changed_space(facts),
@@ -66,9 +42,13 @@ def find_problems(facts: RunFacts) -> list[Finding]:
 
 def nothing_found(facts: RunFacts) -> str:
     """What was checked without a finding."""
-    checked = ["no task always predicts the same class"]
+    checked = ["no task predicts always the same, or nothing"]
+    if "majority" in facts.metrics:
+        checked.append("each is better than a constant prediction")
+    if "frozen" in facts.metrics:
+        checked.append("none is below its frozen probe")
     if len(facts.events("evaluate")) > 1:
-        checked.append("none over-fits or was better before")
+        checked.append("none over-fits, was better before or was still falling at the end")
     if len(facts.run.recipe.tasks) > 1:
         checked.append("the model saw every task")
         if len(facts.events("conflicts")) >= MIN_STEPS:
@@ -76,34 +56,6 @@ def nothing_found(facts: RunFacts) -> str:
     if facts.sentence_spaces:
         checked.append("sentences lie to each other much as before training")
     return "Nothing stands out: " + ", ".join(checked) + "."
-
-
-def _interval(predictions: TaskPredictions, metric: str, value: float | None, dev: str) -> str:
-    """'0.712 to 0.735'; '' where there is no interval. `dev` is the fingerprint of the dev data."""
-    count = len(predictions.labels)
-    draws = drawn_metric(predictions.task, metric, predictions.predictions, predictions.labels, dev)
-    draws = draws[np.isfinite(draws)]
-    low = high = 0.0
-    if len(draws) > 1:
-        low, high = np.quantile(draws, [0.025, 0.975])
-    if metric == "accuracy" and value is not None:
-        low, high = wilson_interval(value, count)
-    if high > low and count > 1:
-        return f"{low:.3f} to {high:.3f}"
-    return ""
-
-
-def _constant_predictions(facts: RunFacts) -> list[Finding]:
-    findings = []
-    for task_name, predictions in facts.predictions.items():
-        if predictions.labels.ndim != 1 or predictions.is_regression or len(predictions.labels) < 2:
-            continue
-        predicted = np.unique(predictions.predicted_labels)
-        if len(predicted) == 1 and len(np.unique(predictions.labels)) > 1:
-            class_name = predictions.class_names[int(predicted[0])]
-            text = f"{task_name} always predicts {class_name}: it has learnt nothing yet."
-            findings.append(Finding(text, f"task-{task_name}"))
-    return findings
 
 
 def _over_fitting(facts: RunFacts) -> list[Finding]:
@@ -141,6 +93,29 @@ def _forgetting(facts: RunFacts) -> list[Finding]:
             before = f"its {metric} was {best:.3f} at step {best_step:,}"
             text = f"{task_name} was better before: {before} and is {last:.3f} at the last evaluation."
             findings.append(Finding(text, "dev-metrics"))
+    return findings
+
+
+def _still_falling(facts: RunFacts) -> list[Finding]:
+    """Tasks whose loss is lowest at the last evaluation, and fell markedly within the last quarter of the steps.
+
+    The loss where that quarter begins lies on the line between the two evaluations around it. A run that ended before
+    its last planned step, because nothing improved, had budget left.
+    """
+    if not facts.finished or facts.steps_trained < facts.steps_planned:
+        return []
+    findings = []
+    for task_name in facts.run.recipe.tasks:
+        points = [point for point in facts.points("evaluate", "losses", task_name) if point[0] > 0]
+        if len(points) < 2:
+            continue
+        steps, losses = np.array(points, dtype=np.float64).T
+        last = losses[-1]
+        earlier = float(np.interp((1 - LAST_PART) * steps[-1], steps, losses))
+        if last <= losses.min() and earlier - last > STILL_FALLING * last:
+            fall = f"its loss went from {earlier:.3f} to {last:.3f} in the last quarter of the steps, its lowest"
+            text = f"{task_name} was still falling when training ended: {fall}. Train longer (`training.epochs`)."
+            findings.append(Finding(text, "losses"))
     return findings
 
 

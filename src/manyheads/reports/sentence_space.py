@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from torch import nn
 
+from manyheads.encoder import Encoder
 from manyheads.inference.embeddings import embed_sentences, spread_rows
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.metrics.numbers import correlation
@@ -31,7 +31,7 @@ class SentenceSpace:
     rank_correlation: float
 
 
-def compare_spaces(model: ManyHeads, first_encoder: nn.Module, texts: list[tuple[str, ...]]) -> SentenceSpace | None:
+def compare_spaces(model: ManyHeads, first_encoder: Encoder, texts: list[tuple[str, ...]]) -> SentenceSpace | None:
     """Of the first texts of some examples; None where there are too few."""
     distinct = list(dict.fromkeys(example[0] for example in texts))
     if len(distinct) < FEWEST_SENTENCES:

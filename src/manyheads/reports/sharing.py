@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from manyheads.config.recipe import Recipe
+from manyheads.inference.bootstrap import drawn_metric
 from manyheads.parts.metrics import better, primary
 from manyheads.reports.facts import RunFacts
-from manyheads.studies.bootstrap import drawn_metric
 from manyheads.studies.statistics import difference
 
 # settings that name a run, or that have no effect on a task trained alone

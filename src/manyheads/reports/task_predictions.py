@@ -40,7 +40,7 @@ class TaskPredictions:
     @property
     def predicted_labels(self) -> np.ndarray:
         """The predicted class or value of each example; for a multi-label task 0 or 1 for each class."""
-        return self.task.kind.decode(self.predictions)
+        return self.task.kind.decode(self.predictions, self.task)
 
     @property
     def correct_classes(self) -> np.ndarray:

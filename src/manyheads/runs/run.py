@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -16,18 +17,22 @@ from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
 from manyheads.errors import UserError, nearest
 from manyheads.inference.evaluate import Evaluation, evaluate_model
+from manyheads.inference.labelled_files import Files
+from manyheads.inference.predict import predict_tasks
 from manyheads.inference.predictor import Described, Predictor
-from manyheads.inference.texts import Text
+from manyheads.inference.scores import Scores, TaskScore, nothing_to_evaluate, score_rows
+from manyheads.inference.texts import FileLayout, Text
 from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.folder_checks import MODEL_FILE, printable
 from manyheads.model.multitask import ManyHeads
-from manyheads.model.saved_tasks import UnknownParts, is_registered, unknown_parts
+from manyheads.model.saved_tasks import UnknownParts, check_metrics
 from manyheads.model.task_tokens import TaskTokens
+from manyheads.parts.metrics import overall
 from manyheads.runs.lock import find_holder
 from manyheads.runs.log import LOG_FILE, RunLog
+from manyheads.runs.splits import SPLITS, Split, check_unchanged, read_split
 from manyheads.storage.files import restore_folder
 from manyheads.storage.ragged import Column
-from manyheads.tasks.load import load_tasks
 from manyheads.tasks.task import Task
 
 
@@ -124,39 +129,57 @@ class Run:
     def task(self, name: str | None) -> Task:
         return self.predictor.task(name)
 
-    def evaluate(self, reporter: Reporter | None = None) -> Evaluation:
-        """Metrics on the whole dev set of every task, read again from the recipe's files."""
-        reporter = reporter or Reporter(quiet=True)
-        recipe, model = self.recipe, self.model
-        self._check_metrics()
-        data: dict[str, TaskTokens] = {}
-        for name, loaded in load_tasks(recipe).items():
-            if name not in model.tasks:
-                raise UserError(f"{self.folder}: its model has no task '{name}'.", code="unknown-task")
-            data[name] = TaskTokens(model.tasks[name], loaded.dev, model.tokenizer, row_group=loaded.row_group)
-        fingerprints = self.metrics.get("data", {})
-        for name, split in data.items():
-            if split.fingerprint() == fingerprints.get(f"{name} dev", split.fingerprint()):
-                continue
-            if recipe.tasks[name].dev is None:
-                raise UserError(
-                    f"task '{name}': its training file has changed since the run, and dev was held out of it: rows "
-                    "that were trained on would be counted. Restore the file, or name a `dev` file.",
-                    code="changed-data",
-                )
-            reporter.say(f"note: {name}: its dev data has changed since the run")
-        return evaluate_with_progress(model, data, recipe, reporter)[0]
+    def evaluate(
+        self,
+        files: Files | None = None,
+        split: Split | None = None,
+        task: str | None = None,
+        reporter: Reporter | None = None,
+        **layout: Unpack[FileLayout],
+    ) -> Scores:
+        """Metrics with 95 % intervals on labelled files, or on a split of the recipe's data: dev unless told.
 
-    def _check_metrics(self) -> None:
-        """Prediction needs no metrics; evaluation does."""
-        missing: dict[str, None] = {}
-        for task in self.model.tasks.values():
-            for metric in task.metrics:
-                if not is_registered("metrics", metric.name):
-                    missing[f"metrics/{metric.name}"] = None
-        if missing:
-            file = self.folder / self.model_name / MODEL_FILE
-            raise self._name_imports(unknown_parts(file, list(missing), {}))
+        `task`: one task alone. A file is measured for every task whose text and label columns it has; `columns`,
+        `format` and `quoting` say how files are read, as in a recipe.
+        """
+        if files is not None and split is not None:
+            raise UserError("evaluate: give files or a split, not both.", code="conflicting-options")
+        if files is None and layout:
+            raise UserError(f"evaluate: {', '.join(layout)}: only files have that.", code="conflicting-options")
+        reporter = reporter or Reporter(quiet=True)
+        if task is not None:
+            self.task(task)  # an unknown one is refused before any data is read
+        try:
+            check_metrics(self.model.tasks.values(), self.predictor.source / MODEL_FILE)
+        except UnknownParts as fault:
+            raise self._name_imports(fault) from None
+        if files is None:
+            scores = self._evaluate_split(split or "dev", task, reporter)
+        else:
+            scores = self.predictor.evaluate(files, task, self._tasks_that_skip_bad_rows(), reporter, **layout)
+        if set(scores.tasks) != set(self.model.tasks):
+            return scores
+        settings = self.recipe.evaluate
+        return replace(scores, overall=overall(scores.metrics, self.model.tasks, settings.overall, settings.weights))
+
+    def _evaluate_split(self, split: Split, task: str | None, reporter: Reporter) -> Scores:
+        if split not in SPLITS:
+            raise UserError(f"evaluate: no split '{split}'.{nearest(split, SPLITS)}", code="unknown-split")
+        data, unmeasured = read_split(self.recipe, self.model, split, task)
+        if not data:
+            raise nothing_to_evaluate(f"{self.folder}: {split}", unmeasured)
+        check_unchanged(data, self.recipe, split, self.metrics.get("data", {}), reporter)
+        rows = {name: tokens.examples.labelled_rows for name, tokens in data.items()}
+        with reporter.job("evaluate", sum(map(len, rows.values()))) as job:
+            predictions = predict_tasks(self.model, data, self.recipe.evaluate.tokens_per_pass, rows, job.update)
+        scores: dict[str, TaskScore] = {}
+        for name, tokens in data.items():
+            scores[name] = score_rows(tokens.task, tokens.examples, predictions[name])
+        return Scores(scores, unmeasured)
+
+    def _tasks_that_skip_bad_rows(self) -> list[str]:
+        recipe = self.recipe
+        return [name for name, task in recipe.tasks.items() if (task.bad_rows or recipe.data.bad_rows) == "skip"]
 
     def predict(self, task: str | None, texts: Sequence[Text]) -> Described:
         """Predictions in the order of the texts: {'prediction': …} and, for classes, their probabilities."""
@@ -166,20 +189,37 @@ class Run:
         """The same of every task that takes such texts, single or pairs, from one encoder pass where possible."""
         return self.predictor.predict_all(texts)
 
-    def predict_file(self, task: str | None, file: str | Path) -> tuple[list[str], Described]:
-        """Ids and predictions for every row of a csv, tsv, jsonl or parquet file with the task's text columns."""
-        return self.predictor.predict_file(task, file)
+    def predict_file(
+        self,
+        task: str | None,
+        file: str | Path,
+        text_columns: Sequence[str] | None = None,
+        **layout: Unpack[FileLayout],
+    ) -> tuple[list[str], Described]:
+        """Ids and predictions for every row of a file; see `Predictor.predict_file`."""
+        return self.predictor.predict_file(task, file, text_columns, **layout)
 
-    def predict_file_all(self, file: str | Path) -> tuple[list[str], dict[str, Described]]:
-        """The same of every task whose text columns the file has."""
-        return self.predictor.predict_file_all(file)
+    def predict_file_all(
+        self, file: str | Path, text_columns: Sequence[str] | None = None, **layout: Unpack[FileLayout]
+    ) -> tuple[list[str], dict[str, Described]]:
+        """The same of every task that takes such texts; see `Predictor.predict_file_all`."""
+        return self.predictor.predict_file_all(file, text_columns, **layout)
+
+    def embed(self, texts: Sequence[str], normalize: bool = False) -> np.ndarray:
+        """[texts, width] float32: the mean token state of each text by the trained encoder; see `Predictor.embed`."""
+        return self.predictor.embed(texts, normalize)
+
+
+def is_model_folder(folder: Path) -> bool:
+    """Whether it is best/ or a copy, and not a run folder."""
+    return (folder / MODEL_FILE).exists()
 
 
 def open_predictor(folder: str | Path, model: str | None = None, imports: Iterable[str | Path] = ()) -> Predictor:
     """The predictor of a run, or of a model folder. `model`: which of a run's models, 'best' unless told."""
     folder = Path(folder)
-    if (folder / MODEL_FILE).exists() or not (folder / "recipe.yaml").exists():
-        if folder.is_dir() and not (folder / MODEL_FILE).exists():
+    if is_model_folder(folder) or not (folder / "recipe.yaml").exists():
+        if folder.is_dir() and not is_model_folder(folder):
             reason = f"neither a run folder (it has no recipe.yaml) nor a model folder (it has no {MODEL_FILE})."
             raise UserError(f"{folder}: {reason}", code="not-a-run")
         if model is not None and folder.is_dir():
@@ -195,10 +235,11 @@ def evaluate_with_progress(
     recipe: Recipe,
     reporter: Reporter,
     rows: dict[str, np.ndarray] | None = None,
+    fit: bool = False,
 ) -> tuple[Evaluation, dict[str, Column]]:
     """`evaluate_model` with a progress line over the examples of all tasks."""
     total = 0
     for name, split in data.items():
         total += int(split.examples.labelled.sum()) if rows is None else len(rows[name])
     with reporter.job("evaluate", total) as job:
-        return evaluate_model(model, data, recipe.evaluate, rows, job.update)
+        return evaluate_model(model, data, recipe.evaluate, rows, job.update, fit)

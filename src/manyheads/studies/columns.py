@@ -12,13 +12,11 @@ primary metric is a *reading*:
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Literal, cast, get_args
 
-from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError, nearest
-from manyheads.parts.metrics import primary
+from manyheads.parts.metrics import metric_name, primary
 from manyheads.parts.metrics.base import Metric, find
 from manyheads.studies.config import Study
 from manyheads.tasks.task import Task
@@ -102,13 +100,6 @@ def column_title(column: str, tasks: dict[str, Task]) -> str:
     return READING_TITLES[reading].format(name=name, measured=measured)
 
 
-def measured_by(task: Task, metric: str) -> Task:
-    """The task with nothing but the metric of a column; with its default options where the task does not name it."""
-    name = metric_name(metric)
-    metrics = tuple(task_metric for task_metric in task.metrics if task_metric.name == name)
-    return replace(task, metrics=metrics or (PartConfig(name=name),))
-
-
 def high_is_best(column: str, tasks: dict[str, Task]) -> bool:
     metric = _find_metric(column, tasks)
     return metric is None or metric.best == "high"
@@ -127,8 +118,3 @@ def _find_metric(column: str, tasks: dict[str, Task]) -> Metric | None:
     if column_task(column) not in tasks:
         return None
     return find(metric_name(column_metric(column, tasks)))
-
-
-def metric_name(key: str) -> str:
-    """'f1-per-class/1' or 'within(0.2)' → the metric's own name."""
-    return key.partition("/")[0].partition("(")[0]

@@ -10,8 +10,8 @@ import numpy as np
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
-from manyheads.parts.metrics import overall, primary, score
-from manyheads.studies.bootstrap import drawn_metric
+from manyheads.inference.bootstrap import DRAWS, drawn_metric
+from manyheads.parts.metrics import measured_by, overall, primary, score
 from manyheads.studies.columns import (
     OVERALL,
     choose_columns,
@@ -21,11 +21,10 @@ from manyheads.studies.columns import (
     column_title,
     high_is_best,
     largest_difference,
-    measured_by,
 )
 from manyheads.studies.config import Study
 from manyheads.studies.readings import best_overall_epoch, describe_readings, read_value
-from manyheads.studies.statistics import DRAWS, Difference, Verdict, difference, holm, verdicts
+from manyheads.studies.statistics import Difference, Verdict, difference, holm, verdicts
 from manyheads.studies.store import Result
 from manyheads.studies.variants import ALL, Row
 from manyheads.tasks.task import Task

@@ -30,7 +30,7 @@ from manyheads.config.part import AS_WRITTEN, PartConfig, dump_part, load_part
 from manyheads.config.plugins import fingerprint
 from manyheads.config.recipe import Recipe
 from manyheads.config.renamed import with_old_keys
-from manyheads.config.task import Source, TaskSettings
+from manyheads.config.task import LAYOUT_KEYS, Source, TaskSettings
 from manyheads.data.readers import find_file
 from manyheads.storage.files import file_sha256
 from manyheads.tasks.load import check_files
@@ -155,20 +155,22 @@ def _data_fingerprints(recipe: Recipe) -> dict[str, list[Any]]:
     fingerprints: dict[str, list[Any]] = {}
     for name, task in recipe.tasks.items():
         for split in SPLITS:
-            sources = getattr(task, split) or []
-            fingerprints[f"{name} {split}"] = [_source_fingerprint(source, recipe) for source in sources]
+            fingerprints[f"{name} {split}"] = [_source_fingerprint(source, recipe) for source in task.sources(split)]
         if task.test:  # it may have labels, which are measured at the end
-            fingerprints[f"{name} test"] = [_source_fingerprint(source, recipe) for source in task.test]
+            fingerprints[f"{name} test"] = [_source_fingerprint(source, recipe) for source in task.sources("test")]
     return fingerprints
 
 
 def _source_fingerprint(source: Source, recipe: Recipe) -> Any:
     if source.file is None:
-        return source.model_dump(mode="json")
+        return source.model_dump(mode="json", exclude=set(LAYOUT_KEYS))
     file = find_file(source, Path(recipe.data.root or "."))
     if file is None:
         return None
-    return _content_sha256(file, file.stat().st_mtime_ns)
+    content = _content_sha256(file, file.stat().st_mtime_ns)
+    if source.layout:
+        return [content, source.layout]
+    return content
 
 
 def _encoder_fingerprint(recipe: Recipe) -> str:
@@ -180,7 +182,7 @@ def _encoder_fingerprint(recipe: Recipe) -> str:
 
 def _folder_fingerprint(folder: Path) -> str:
     words: list[str] = []
-    for file in sorted(folder.glob("*")):
+    for file in sorted([*folder.glob("*"), *folder.glob("*_Pooling/config.json")]):  # which says how it is pooled
         if file.suffix in (".json", ".safetensors", ".txt"):
             words.append(f"{file.name} {_content_sha256(file, file.stat().st_mtime_ns)}")
     return " ".join(words)

@@ -32,7 +32,6 @@ from scipy import optimize, stats
 
 LEVEL = 0.05  # how often "better" or "worse" may be said of a table in which nothing differs
 POWER = 0.8  # how often a difference of the detectable size is found
-DRAWS = 1000  # of the bootstrap
 LEAST_POWER = -100.0  # of ten: smaller p-values are 0
 
 Verdict = Literal["better", "worse", "not distinguishable"]

@@ -12,6 +12,7 @@ import json
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,23 +121,21 @@ class ResultStore:
         metrics = run.metrics
         tensors = read_dev_predictions(run.folder / "dev.safetensors")
         names = [name for name in run.recipe.tasks if f"{name}.predictions" in tensors]
+        saved_tasks = json.loads((run.folder / "tasks.json").read_text(encoding="utf-8"))
+        tasks = {task["name"]: Task.from_json(task) for task in saved_tasks if task["name"] in names}
         dev: dict[str, str] = {}
         predictions: dict[str, Any] = {}
         for name in names:
             dev[name] = metrics["data"][f"{name} dev"]
-            predictions[name] = _column_json(tensors[f"{name}.predictions"], _rounded)
+            predictions[name] = _column_json(tensors[f"{name}.predictions"], partial(_rounded, task=tasks[name]))
             dev_file = self.file(f"dev-{dev[name]}")
             if not dev_file.is_file():
                 labels = _column_json(tensors[f"{name}.labels"], np.ndarray.tolist)
                 _write(dev_file, {"ids": _dev_ids(run, name), "labels": labels})
-        tasks: dict[str, Any] = {}
-        for task in json.loads((run.folder / "tasks.json").read_text(encoding="utf-8")):
-            if task["name"] in names:
-                tasks[task["name"]] = task
         record = {
             "identity": identity,
             "seed": run.recipe.seed,
-            "tasks": tasks,
+            "tasks": {name: task.to_json() for name, task in tasks.items()},
             "dev": dev,
             "metrics": metrics["dev"]["metrics"],
             "overall": metrics["dev"]["overall"],
@@ -286,13 +285,14 @@ def _column(content: Any, dtype: Any = None) -> Column:
     return np.array(content, dtype=dtype)
 
 
-def _rounded(predictions: np.ndarray) -> list[Any]:
-    """Few digits, but never so few that another class would be the largest."""
+def _rounded(predictions: np.ndarray, task: Task) -> list[Any]:
+    """Few digits, but never so few that another class would be predicted."""
     if predictions.ndim != 2:
         return np.round(predictions.astype(np.float64), DIGITS + 4).tolist()
     rounded = np.round(predictions.astype(np.float64), DIGITS)
-    changed = rounded.argmax(axis=1) != predictions.argmax(axis=1)
-    rounded[changed] = predictions[changed]
+    changed = task.kind.decode(rounded, task) != task.kind.decode(predictions, task)
+    changed_rows = changed.reshape(len(changed), -1).any(axis=1)
+    rounded[changed_rows] = predictions[changed_rows]
     return rounded.tolist()
 
 

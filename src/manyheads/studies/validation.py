@@ -7,6 +7,7 @@ from typing import Any
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError, nearest
+from manyheads.parts.metrics import metric_name
 from manyheads.parts.metrics.base import find as find_metric
 from manyheads.studies.columns import (
     OVERALL,
@@ -15,7 +16,6 @@ from manyheads.studies.columns import (
     check_metric,
     column_reading,
     column_task,
-    metric_name,
 )
 from manyheads.studies.config import Overrides, Study
 from manyheads.studies.variants import Row

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from manyheads.config.location import COMMAND_LINE
 from manyheads.config.recipe import Recipe
 from manyheads.encoder.loading import locate, read_config
 from manyheads.errors import UserError
@@ -62,7 +63,7 @@ def variant_recipe(
     try:
         return load(study.set, overrides, settings)
     except UserError as fault:
-        message = str(fault).replace("command line: ", "")
+        message = str(fault).replace(f"{COMMAND_LINE}: ", "")
         # the fault is that of the first layer that shows it alone
         if _fails_alike(load, fault):
             raise UserError(f"{study.location('base')}: {message}", code=fault.code) from None
@@ -78,7 +79,7 @@ def _load_base(study: Study, settings: Overrides, check: CheckRecipe | None) -> 
     beside_the_study = study._folder / study.base
     if beside_the_study.is_file():
         base = beside_the_study
-    recipe = load_recipe(base, settings)
+    recipe = load_recipe(base, settings, COMMAND_LINE)
     if check is not None:
         check(recipe)
     return recipe

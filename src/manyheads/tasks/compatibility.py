@@ -69,6 +69,13 @@ def recipe_faults(recipe: Recipe) -> Iterator[Fault]:
             if reason:
                 yield Fault(("tasks", name, "output"), reason)
     yield from _combination_faults(recipe)
+    yield from _length_faults(recipe)
+
+
+def _length_faults(recipe: Recipe) -> Iterator[Fault]:
+    if recipe.phases and "budget" in recipe.training.model_fields_set and recipe.training.budget is not None:
+        reason = "phases have lengths of their own, `epochs` or `steps`; leave the budget out, or the phases."
+        yield Fault(("training", "budget"), reason)
 
 
 def _optimizer_faults(recipe: Recipe) -> Iterator[Fault]:

@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
+import numpy as np
+
 from manyheads import registry
 from manyheads.data.labels import LabelReader, LabelType
 from manyheads.storage.ragged import Column, Ragged
@@ -22,6 +24,7 @@ WORD = re.compile(r"\S+")
 # which of the two they read.
 Labels: TypeAlias = Any
 Predictions: TypeAlias = Any
+Calibration: TypeAlias = dict[str, Any]  # values of a task's fields: {"temperature": 1.3} or {"thresholds": [0.4, …]}
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Kind(ABC):
     figures: ClassVar[tuple[str, ...]]  # what a report draws of its predictions
     per_word: ClassVar[bool] = False  # labels and predictions are `Ragged`: each word of a text has one of its own
     pooling: ClassVar[str | None] = None  # where a recipe names none; None: the encoding's
+    calibration_metrics: ClassVar[tuple[str, ...]] = ()  # beside the plain loss, what tells whether a calibration helps
 
     # --- labels ---------------------------------------------------------------------------------------------------
 
@@ -120,7 +124,7 @@ class Kind(ABC):
         return predictions
 
     @abstractmethod
-    def decode(self, predictions: Predictions) -> Predictions:
+    def decode(self, predictions: Predictions, task: Task) -> Predictions:
         """Probabilities → class indices, or a 0 or 1 for every class; values stay as they are.
 
         Where predictions are per word, those of some words end to end, as metrics see them.
@@ -143,6 +147,20 @@ class Kind(ABC):
     @abstractmethod
     def plain_loss(self, predictions: Predictions, labels: Labels, task: Task) -> float:
         """Mean loss over examples that is the same for every loss a task may train with, so that runs compare."""
+
+    # --- calibration: predictions and labels are as `measured` gives them ---------------------------------------------
+
+    def fit_calibration(self, predictions: Predictions, labels: Labels, task: Task) -> Calibration:
+        """What makes predictions fit labels that the model was not trained on; empty where nothing is to be fitted."""
+        return {}
+
+    def calibrate(self, predictions: Predictions, task: Task) -> Predictions:
+        """A model's own predictions → those by the task's calibration."""
+        return predictions
+
+    def constant_prediction(self, labels: Labels, task: Task) -> np.ndarray | None:
+        """The best prediction of one example that knows nothing but these labels of train; None where there is none."""
+        return None
 
     # --- for people -----------------------------------------------------------------------------------------------
 

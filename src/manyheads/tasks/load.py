@@ -10,15 +10,22 @@ import numpy as np
 from manyheads import registry
 from manyheads.config.recipe import Recipe
 from manyheads.config.task import Source, TaskSettings
-from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows, recognise_columns
+from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows
+from manyheads.data.hold_out import hold_out_rows
 from manyheads.data.labels import LabelReader
-from manyheads.data.readers import find_file, read_chunks, source_name
+from manyheads.data.readers import find_file, read_chunks
+from manyheads.data.recognise import recognise_columns
 from manyheads.data.table import Columns, Table
 from manyheads.errors import UserError
 from manyheads.seeding import generator
 from manyheads.tasks.resolve import choose_reader, no_reader, resolve_task
 from manyheads.tasks.task import Task
 
+# Where a recipe leaves evaluate.select open, a task gives its share of rows to choose checkpoints on, but at least
+# USEFUL_SELECTED of them, and of a small task at most the share MOST_SELECTED.
+USEFUL_SELECTED = 100
+MOST_SELECTED = 0.1
+FEWEST_ROWS = 100  # a task with fewer gives none
 MUCH = 10  # a class with so many times the rows of another is worth a word
 
 
@@ -69,7 +76,8 @@ def same_rows(recipe: Recipe) -> dict[str, str]:
     for name, settings in recipe.tasks.items():
         text = _text_columns(recipe, settings)
         if text is not None:
-            parts = (settings.id, settings.dev is None, settings.max_train)
+            layouts = [source.layout for source in settings.sources("train")]
+            parts = (settings.id, settings.dev is None, settings.max_train, layouts)
             key = (_train_files(recipe, settings), *map(str, parts), *text)
             readers.setdefault(key, []).append(name)
     row_groups = {}
@@ -94,7 +102,7 @@ def _text_columns(recipe: Recipe, settings: TaskSettings) -> tuple[str, ...] | N
     if settings.text:
         return tuple(settings.text)
     try:
-        return choose_columns(settings, settings.train[0], Path(recipe.data.root or ".")).text
+        return choose_columns(settings, settings.sources("train")[0], Path(recipe.data.root or ".")).text
     except UserError:
         return None
 
@@ -164,12 +172,7 @@ class _TaskLoader:
             self.notes.append(f"{self.name}: no dev data; {len(dev):,} rows of train are held out as dev")
         train = self._part(train, self.settings.max_train, "train")
         dev = self._part(dev, self.settings.max_dev, "dev")
-        select = None
-        if self.recipe.evaluate.select is not None:
-            train, select = self._hold_out(train, "select", self.recipe.evaluate.select)
-            self.notes.append(
-                f"{self.name}: {len(select):,} rows of train are held out to choose checkpoints on (evaluate.select)"
-            )
+        train, select = self._hold_out_selection(train)
         assert train.labels is not None
         task = resolve_task(self.recipe, self.name, self.columns, reader, train.labels[train.labelled], owner)
         self.notes += _imbalance(task)
@@ -241,8 +244,21 @@ class _TaskLoader:
         order = generator(0, "part", split, self.row_group or self.name).permutation(len(dataset))
         return dataset.take(np.sort(order[:at_most]))
 
+    def _hold_out_selection(self, train: Dataset) -> tuple[Dataset, Dataset | None]:
+        """Train, and what checkpoints are chosen on; None is dev."""
+        share = self.recipe.evaluate.select
+        if share is not None and "select" not in self.recipe.evaluate.model_fields_set:
+            if len(train) < FEWEST_ROWS:
+                self.notes.append(f"{self.name}: too few rows to hold some out, so its dev chooses checkpoints")
+                return train, None
+            share = max(share, min(MOST_SELECTED, USEFUL_SELECTED / len(train)))
+        if share is None:
+            return train, None
+        return self._hold_out(train, "select", share)
+
     def _hold_out(self, dataset: Dataset, split: str, share: float) -> tuple[Dataset, Dataset]:
-        """Tasks that read the same rows hold out the same ones: none trains on what another is measured on.
+        """A text is on one side only. Tasks that read the same rows hold out the same ones: none trains on what
+        another is measured on.
 
         So does every seed: runs that differ in nothing but the seed are measured on the same examples.
         """
@@ -254,7 +270,8 @@ class _TaskLoader:
             )
         order = generator(0, split, self.row_group or self.name).permutation(len(dataset))
         count = min(len(dataset) - 1, max(1, round(len(dataset) * share)))
-        train, held_out = dataset.take(np.sort(order[count:])), dataset.take(np.sort(order[:count]))
+        kept_rows, held_out_rows = hold_out_rows(dataset, order, count)
+        train, held_out = dataset.take(kept_rows), dataset.take(held_out_rows)
         if not train.labelled.any() or not held_out.labelled.any():
             raise UserError(
                 f"{self._location('train')}: too few labelled rows to hold out a {split} set; {instead}.",
@@ -265,7 +282,7 @@ class _TaskLoader:
 
 def present_sources(recipe: Recipe, name: str, split: str, notes: list[str]) -> list[Source]:
     """A split's sources without the optional files that are not there; each of those gets a note."""
-    sources: list[Source] = getattr(recipe.tasks[name], split) or []
+    sources = recipe.tasks[name].sources(split)
     missing = [source for source in sources if _absent(source, recipe)]
     notes += [f"{name}: optional {split} file '{source.file}' is not there and left out" for source in missing]
     return [source for source in sources if source not in missing]
@@ -276,9 +293,8 @@ def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Column
     label = tuple(settings.label) if isinstance(settings.label, list) else settings.label
     if settings.text and label:
         return Columns(tuple(settings.text), label, settings.id)
-    names = next(read_chunks(source, root, "train")).columns
-    recognised = recognise_columns(source_name(source, "train"), names, settings.text, label)
-    return Columns(recognised.text, recognised.label, settings.id)
+    chunk = next(read_chunks(source, root, "train"))
+    return recognise_columns(source, chunk, settings.text, label, settings.id)
 
 
 def _imbalance(task: Task) -> list[str]:

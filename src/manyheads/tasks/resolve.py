@@ -28,9 +28,14 @@ from manyheads.tasks.part_defaults import ENCODINGS, HEADS, OUTPUTS, PartDefault
 from manyheads.tasks.task import PARTS, Task
 
 
-def load_recipe(source: str | Path | dict[str, Any], overrides: dict[str, Any] | None = None) -> Recipe:
-    """A recipe from a YAML file, the name of a shipped recipe, or a dict; `overrides` are {dotted.key: value}."""
-    recipe = read_recipe(source, overrides)
+def load_recipe(
+    source: str | Path | dict[str, Any], overrides: dict[str, Any] | None = None, overrides_from: str = "overrides"
+) -> Recipe:
+    """A recipe from a YAML file, the name of a shipped recipe, or a dict; `overrides` are {dotted.key: value}.
+
+    `overrides_from` is what messages call them.
+    """
+    recipe = read_recipe(source, overrides, overrides_from)
     faults = list(recipe_faults(recipe))
     if faults:
         lines = [f"{recipe.location(*fault.path)}: {fault.reason}" for fault in faults]
@@ -96,6 +101,11 @@ def resolve_task(
         name=name,
         columns=columns,
         labels=reader,
+        encoding=parts["encoding"],
+        pooling=parts["pooling"],
+        head=parts["head"],
+        loss=parts["loss"],
+        output=parts["output"],
         head_of=settings.head_of,
         offset=offset,
         unit=unit,
@@ -104,7 +114,6 @@ def resolve_task(
         counts=statistics.counts,
         metrics=tuple(settings.metrics or ()),
         predictions=settings.predictions,
-        **parts,
     )
     refuse(task_faults(task, recipe), recipe)
     if task.metrics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from manyheads.config.part import PartConfig, dump_part, load_part
 from manyheads.config.task import PredictionFile
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
-from manyheads.tasks.kind import Kind, find_kind
+from manyheads.tasks.kind import Calibration, Kind, find_kind
 
 PARTS = ("encoding", "pooling", "head", "output", "loss")
 SavedPart = Annotated[PartConfig, BeforeValidator(load_part), PlainSerializer(dump_part)]
@@ -38,6 +38,8 @@ class Task:
     counts: tuple[int, ...] = ()  # of them in each class
     metrics: tuple[SavedPart, ...] = ()  # the first is the primary one, by which models are chosen
     predictions: PredictionFile = field(default_factory=PredictionFile)
+    temperature: float = 1.0  # of the probabilities of exclusive classes, see parts/kinds/calibration.py
+    thresholds: tuple[float, ...] = ()  # from which probability on each class is predicted where several may be right
 
     @property
     def kind(self) -> Kind:
@@ -52,6 +54,13 @@ class Task:
         """The range as the loss sees it."""
         low, high = self.bounds or (0.0, 1.0)
         return (low - self.offset) / self.unit, (high - self.offset) / self.unit
+
+    def with_calibration(self, fitted: Calibration) -> Task:
+        """This task with what its kind has fitted, or a log or file has kept of it."""
+        values = dict(fitted)
+        if "thresholds" in values:
+            values["thresholds"] = tuple(values["thresholds"])
+        return replace(self, **values)
 
     def to_json(self) -> dict[str, Any]:
         content: dict[str, Any] = _adapter().dump_python(self, mode="json")

@@ -13,6 +13,7 @@ from manyheads.model.folder import link_folder, save_model
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.metrics import better, primary
 from manyheads.storage.files import restore_folder
+from manyheads.tasks.kind import Calibration
 from manyheads.tasks.task import Task
 from manyheads.training.datasets import Datasets
 from manyheads.training.state import PlainState
@@ -57,11 +58,18 @@ def folder_of(run: Path, name: str) -> Path:
     return run / (f"best-{name}" if name else "best")
 
 
-def save_best(run: Path, names: list[str], model: ManyHeads, encoder_folder: Path, about: dict[str, Any]) -> None:
+def save_best(
+    run: Path,
+    names: list[str],
+    model: ManyHeads,
+    encoder_folder: Path,
+    about: dict[str, Any],
+    calibration: Mapping[str, Calibration],
+) -> None:
     """Write the model folders; the second and later ones are links to the first one's files."""
     for name in names:
         if name == names[0]:
-            save_model(folder_of(run, name), model, encoder_folder, about)
+            save_model(folder_of(run, name), model, encoder_folder, about, calibration)
         else:
             link_folder(folder_of(run, names[0]), folder_of(run, name))
 

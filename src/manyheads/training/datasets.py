@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.samplers import Batch
 
@@ -55,12 +56,17 @@ class Datasets:
         """'TASK SPLIT' → a hash that changes with any text or label."""
         splits = {"train": self.train, "dev": self.dev}
         if not self.selects_on_dev:
-            splits["select"] = self.selection
+            splits["select"] = {task: data for task, data in self.selection.items() if data is not self.dev[task]}
         fingerprints = {}
         for split, tasks in splits.items():
             for task, data in tasks.items():
                 fingerprints[f"{task} {split}"] = data.fingerprint()
         return fingerprints
+
+
+def of_model(data: dict[str, TaskTokens], model: ManyHeads) -> dict[str, TaskTokens]:
+    """The same data for the tasks of a saved model, which are calibrated; those of a training are not."""
+    return {name: split.of(model.tasks[name]) for name, split in data.items()}
 
 
 def batches_of(rounds: list[Round]) -> list[Batch]:

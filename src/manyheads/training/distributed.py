@@ -93,6 +93,12 @@ class Processes:
         distributed.broadcast(raw, src=0)
         return json.loads(bytes(raw.tolist()))
 
+    def copy_from_main(self, tensors: list[Tensor]) -> None:
+        """The main process's values, in all of them, in place."""
+        if self.count > 1:
+            for tensor in tensors:
+                distributed.broadcast(tensor, src=0)
+
     def leave(self) -> None:
         """The end of the work in common."""
         if self.count > 1:

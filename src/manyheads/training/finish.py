@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
+from manyheads.inference.calibration import calibrate
 from manyheads.inference.dev_examples import write_dev_examples
-from manyheads.inference.evaluate import measure
+from manyheads.inference.evaluate import measure, plain_loss
 from manyheads.inference.predict import predict_tasks
 from manyheads.inference.prediction_files import write_dev_predictions, write_predictions
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
-from manyheads.parts.metrics import primary
+from manyheads.parts.metrics import primary, score
 from manyheads.runs.log import RunLog
 from manyheads.runs.run import evaluate_with_progress
 from manyheads.storage.ragged import Column
-from manyheads.training.datasets import Datasets
+from manyheads.tasks.task import Task
+from manyheads.training.datasets import Datasets, of_model
 
 
 def predict_dev(
     model: ManyHeads, folder: Path, datasets: Datasets, recipe: Recipe, reporter: Reporter
-) -> dict[str, Any]:
-    """Write the model's predictions of all of dev, and return its metrics."""
-    evaluation, predictions = evaluate_with_progress(model, datasets.dev, recipe, reporter)
-    for name, data in datasets.dev.items():
-        rows = np.flatnonzero(data.examples.labelled)
-        write_predictions(folder / "predictions", data, "dev", predictions[name], rows)
-    write_dev_predictions(folder / "dev.safetensors", datasets.dev, predictions)
-    write_dev_examples(folder, datasets.dev)
-    return evaluation.to_json()
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write the model's predictions of all of dev; return its metrics, and what its calibration did to them."""
+    # the datasets' tasks are not calibrated: these are the model's own predictions
+    evaluation, own_predictions = evaluate_with_progress(model, datasets.dev, recipe, reporter)
+    dev = of_model(datasets.dev, model)
+    rows: dict[str, np.ndarray] = {}
+    predictions: dict[str, Column] = {}
+    calibrations: dict[str, Any] = {}
+    for name, data in dev.items():
+        rows[name] = data.examples.labelled_rows
+        predictions[name] = calibrate(data.task, own_predictions[name])
+        write_predictions(folder / "predictions", data, "dev", predictions[name], rows[name])
+        if recipe.evaluate.calibrate and data.task.kind.calibration_metrics:
+            labels, own_task = data.labels_of(rows[name]), datasets.dev[name].task
+            calibrations[name] = {
+                **_fitted_values(data.task),
+                "before": _calibration_metrics(own_task, own_predictions[name], labels),
+                "after": _calibration_metrics(data.task, predictions[name], labels),
+            }
+    write_dev_predictions(folder / "dev.safetensors", dev, predictions)
+    write_dev_examples(folder, dev)
+    if calibrations:
+        evaluation = measure(dev, rows, predictions, recipe.evaluate)
+    return evaluation.to_json(), calibrations
+
+
+def _fitted_values(task: Task) -> dict[str, Any]:
+    if task.thresholds:
+        return {"thresholds": dict(zip(task.labels.names, task.thresholds, strict=True))}
+    return {"temperature": task.temperature}
+
+
+def _calibration_metrics(task: Task, predictions: Column, labels: Column) -> dict[str, float | None]:
+    """What tells whether a calibration helps."""
+    metrics = tuple(PartConfig(name=name) for name in task.kind.calibration_metrics)
+    return {"loss": plain_loss(task, predictions, labels), **score(replace(task, metrics=metrics), predictions, labels)}
 
 
 def predict_test(
@@ -42,11 +73,12 @@ def predict_test(
 
     Nothing else reads test: no model, threshold or epoch is chosen on it.
     """
-    predictions = predict_tasks(model, datasets.test, recipe.evaluate.tokens_per_pass)
+    test = of_model(datasets.test, model)
+    predictions = predict_tasks(model, test, recipe.evaluate.tokens_per_pass)
     labelled: dict[str, TaskTokens] = {}
     rows: dict[str, np.ndarray] = {}
     labelled_predictions: dict[str, Column] = {}
-    for name, data in datasets.test.items():
+    for name, data in test.items():
         write_predictions(folder / "predictions", data, "test", predictions[name])
         if len(data.examples.labelled_rows):
             labelled[name], rows[name] = data, data.examples.labelled_rows
@@ -67,6 +99,15 @@ def predict_test(
         figures.append(f"{name} {primary(data.task)} {shown} of {len(rows[name]):,}")
     reporter.say(f"test: read once, at the end: {'  '.join(figures)}")
     return metrics
+
+
+def baseline_of(log: RunLog) -> dict[str, Any] | None:
+    """What a linear model on the frozen encoder scored on dev, where the heads were probed."""
+    for record in log.records():
+        if record["event"] == "probe":
+            baseline: dict[str, Any] = record["dev"]
+            return baseline
+    return None
 
 
 def evaluation_before_training(log: RunLog) -> dict[str, Any] | None:

@@ -177,12 +177,12 @@ def _write(writer: EntryWriter, model: ManyHeads, entry: CacheEntry, reporter: R
         for first in range(0, len(data), PIECE):
             rows = range(first, min(first + PIECE, len(data)))
             sequences = [sequence for row in rows for sequence in data.inputs(model, row)]
-            writer.append("states", _states(model, sequences, entry.layer, entry.whole).numpy())
+            writer.append("states", states_of(model, sequences, entry.layer, entry.whole).numpy())
             bar.update(rows.stop)
 
 
 @torch.no_grad()
-def _states(model: ManyHeads, sequences: list[Sequence], layer: int, whole: bool) -> torch.Tensor:
+def states_of(model: ManyHeads, sequences: list[Sequence], layer: int, whole: bool) -> torch.Tensor:
     """The states of some sequences one after the other, in their order."""
     inputs = []
     for sequence in sequences:

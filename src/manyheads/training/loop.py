@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from manyheads.config.load import load_run_recipe
 from manyheads.config.recipe import Recipe
@@ -14,6 +14,7 @@ from manyheads.runs.lock import check_not_training
 from manyheads.runs.run import Run
 from manyheads.runs.trackers import tracking
 from manyheads.storage.files import restore_folder
+from manyheads.tasks.resolve import load_recipe
 from manyheads.training.distributed import Processes
 from manyheads.training.interrupt import stop_signals
 from manyheads.training.run_folder import check_free, checkpoints_of, has_checkpoint, locked_folder
@@ -22,8 +23,21 @@ from manyheads.training.state import Progress, TrainingState
 from manyheads.training.trainer import Trainer
 
 
-def train(recipe: Recipe, overwrite: bool = False, quiet: bool = False) -> Run:
-    """Train a recipe in a new run folder and return the run."""
+def train(
+    recipe: Recipe | dict[str, Any] | str | Path,
+    overrides: dict[str, Any] | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Train a recipe in a new run folder and return the run.
+
+    `recipe` is a file, the name of a shipped recipe, a dict, or what `load_recipe` made of one of these. `overrides`
+    are {dotted.key: value}, as for `load_recipe`.
+    """
+    if not isinstance(recipe, Recipe):
+        recipe = load_recipe(recipe, overrides)
+    elif overrides is not None:
+        raise UserError("overrides: this recipe is loaded already; give them to `load_recipe`.", code="bad-override")
     folder = recipe.folder
     check_free(folder, overwrite, is_run=(folder / "recipe.yaml").is_file())
     if overwrite and recipe.init is not None and Path(recipe.init).resolve() == folder.resolve():
@@ -92,16 +106,17 @@ class Work(Protocol):
 def run_steps(work: Work, checkpoint_every: int | None, reporter: Reporter, processes: Processes) -> None:
     """All steps, from the first or from where an old run stopped: step, evaluate, save; stop where a signal asks."""
     progress, checkpoints = work.progress, checkpoints_of(work.folder)
-    with stop_signals() as signals, reporter.job(work.name, work.steps, progress.step) as bar:
-        work.start()
-        while progress.step < work.steps and work.ready():
-            stopping = work.step(bool(signals))
-            bar.update(progress.step, progress.status())
-            epoch_over = work.end_step()
-            stopping = stopping or (processes.count == 1 and bool(signals))
-            checkpoint_due = checkpoint_every is not None and progress.step % checkpoint_every == 0
-            if processes.main and (epoch_over or stopping or checkpoint_due):
-                work.state.save(checkpoints, progress.step)
-            if stopping and progress.step < work.steps:
-                processes.wait()  # for the one that saves
-                raise Interrupted.run(work.folder, progress.step, signals[0] if signals else signal.SIGTERM)
+    with stop_signals() as signals:
+        work.start()  # before the bar, whose estimate is of steps
+        with reporter.job(work.name, work.steps, progress.step) as bar:
+            while progress.step < work.steps and work.ready():
+                stopping = work.step(bool(signals))
+                bar.update(progress.step, progress.status())
+                epoch_over = work.end_step()
+                stopping = stopping or (processes.count == 1 and bool(signals))
+                checkpoint_due = checkpoint_every is not None and progress.step % checkpoint_every == 0
+                if processes.main and (epoch_over or stopping or checkpoint_due):
+                    work.state.save(checkpoints, progress.step)
+                if stopping and progress.step < work.steps:
+                    processes.wait()  # for the one that saves
+                    raise Interrupted.run(work.folder, progress.step, signals[0] if signals else signal.SIGTERM)

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import TypeVar
 
 from torch import Tensor, nn
 
+from manyheads import registry
 from manyheads.config.recipe import Recipe
-from manyheads.config.training import PhaseSettings, Shape, trainable_layers
+from manyheads.config.training import Average, PhaseSettings, Shape, trainable_layers
 from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.regularisers import Regulariser, build_regularisers
 from manyheads.parts.samplers import Batch, Sampler, SamplerInput
 from manyheads.parts.scalarizers import Scalarizer
 from manyheads.seeding import seed_for
+from manyheads.training.budget import sampler_within
 from manyheads.training.gradients.combination import Combination, build_combination
 from manyheads.training.optim import rate_factor
 from manyheads.training.state import Progress
 
 Value = TypeVar("Value")
+DEFAULT_EPOCHS = 3  # of a phase
 
 
 @dataclass(frozen=True)
@@ -162,14 +166,16 @@ def plan_schedule(recipe: Recipe, sampler_input: SamplerInput) -> Schedule:
     """The phases of a recipe over the data that there is; a recipe without phases is one."""
     training = recipe.training
     task_names = list(recipe.tasks)
-    combination = build_combination(recipe.combine, task_names)  # goes on from phase to phase
+    average = default_average(recipe)
+    combination = build_combination(recipe.combine, task_names, average)  # goes on from phase to phase
     regularisers = build_regularisers(recipe.regularise, task_names)  # so do they
     phases: list[Phase] = []
     first = uncut_steps = 0
     for number, settings in enumerate(recipe.phases or [PhaseSettings()]):
-        sampler = _phase_sampler(recipe, number, settings, sampler_input)
+        sampler, rounds = _phase_sampler(recipe, number, settings, sampler_input)
         epoch_ends = [first + steps for steps in _steps_at_epoch_ends(sampler, training.accumulate)]
         end = epoch_ends[-1]
+        end = min(end, first + -(-rounds // training.accumulate))
         if settings.steps:
             end = min(end, first + settings.steps)
         uncut_steps += end - first
@@ -179,7 +185,7 @@ def plan_schedule(recipe: Recipe, sampler_input: SamplerInput) -> Schedule:
             continue  # training.max_steps ends the run before this phase
         phase_combination, phase_regularisers = combination, regularisers
         if settings.combine:
-            phase_combination = build_combination(settings.combine, task_names)
+            phase_combination = build_combination(settings.combine, task_names, average)
         if settings.regularise is not None:
             phase_regularisers = build_regularisers(settings.regularise, task_names)
         phases.append(
@@ -205,6 +211,18 @@ def plan_schedule(recipe: Recipe, sampler_input: SamplerInput) -> Schedule:
     return Schedule(tuple(phases), training.accumulate, uncut_steps, batch_sizes)
 
 
+def default_average(recipe: Recipe) -> Average:
+    """What tasks' losses are where `combine.average` is open: by examples as soon as a sampler deals out examples."""
+    samplers = [recipe.sampler]
+    for phase in recipe.phases or []:
+        if phase.sampler is not None:
+            samplers.append(phase.sampler)
+    for sampler in samplers:
+        if getattr(registry.find("samplers", sampler.name).factory, "deals_examples", False):
+            return "examples"
+    return "step"
+
+
 def _check_passes(recipe: Recipe, phases: list[Phase]) -> None:
     if recipe.evaluate.after == "task" and not any(phase.pass_ends for phase in phases):
         raise UserError(
@@ -214,21 +232,27 @@ def _check_passes(recipe: Recipe, phases: list[Phase]) -> None:
         )
 
 
-def _phase_sampler(recipe: Recipe, number: int, settings: PhaseSettings, sampler_input: SamplerInput) -> Sampler:
-    """The sampler of one phase, with as many epochs as the phase takes."""
+def _phase_sampler(
+    recipe: Recipe, number: int, settings: PhaseSettings, sampler_input: SamplerInput
+) -> tuple[Sampler, int]:
+    """The sampler of one phase, with as many epochs as the phase takes, and the rounds of it that are used."""
     phase_tasks = settings.tasks or list(sampler_input.sizes)
     phase_input = replace(
         sampler_input,
         sizes={task: size for task, size in sampler_input.sizes.items() if task in phase_tasks},
-        epochs=settings.epochs or recipe.training.epochs,
+        epochs=settings.epochs or recipe.training.epochs or DEFAULT_EPOCHS,
     )
     if number:
         phase_input = replace(phase_input, seed=seed_for(sampler_input.seed, "phase", number))
     config = settings.sampler or recipe.sampler
+    budget = recipe.training.budget
     try:
+        if budget is not None and not recipe.phases:
+            build = partial(config.build, "samplers")
+            return sampler_within(budget, build, phase_input, recipe.training.accumulate)
         sampler: Sampler = config.build("samplers", phase_input)
         if settings.epochs or not settings.steps:
-            return sampler
+            return sampler, sum(sampler.epochs)
         # steps alone say how long the phase is
         steps = _steps_at_epoch_ends(sampler, recipe.training.accumulate)[-1]
         while steps < settings.steps:
@@ -236,7 +260,7 @@ def _phase_sampler(recipe: Recipe, number: int, settings: PhaseSettings, sampler
             phase_input = replace(phase_input, epochs=phase_input.epochs + max(1, missing_epochs))
             sampler = config.build("samplers", phase_input)
             steps = _steps_at_epoch_ends(sampler, recipe.training.accumulate)[-1]
-        return sampler
+        return sampler, sum(sampler.epochs)
     except ValueError as fault:
         path: tuple[str | int, ...] = ("sampler",) if settings.sampler is None else ("phases", number, "sampler")
         phase = f" (phase {number + 1} trains {', '.join(phase_input.sizes)})" if recipe.phases else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from manyheads.inference.evaluate import fixed_subset
 from manyheads.model.head import IncompatiblePart
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
+from manyheads.parts.pooling import pooling_of
 from manyheads.parts.samplers import SamplerInput
 from manyheads.tasks.compatibility import batch_faults, encoder_faults, refuse, regulariser_faults
 from manyheads.tasks.load import TaskData, load_tasks
@@ -27,6 +28,8 @@ from manyheads.training.datasets import Datasets, Round
 from manyheads.training.device import start_accelerator
 from manyheads.training.distributed import Processes, join_processes
 from manyheads.training.gradients.backward import Backward
+from manyheads.training.loss_scale import constant_losses
+from manyheads.training.measured_budget import measure_budget, with_examples
 from manyheads.training.optim import build_optimizer
 from manyheads.training.schedule import Schedule, plan_schedule
 from manyheads.training.task_adamw import TaskAdamW
@@ -49,6 +52,7 @@ class Setup:
     schedule: Schedule
     optimizer: torch.optim.Optimizer
     backward: Backward
+    heads_taken_over: set[str]  # tasks whose heads come from another run
 
     def rounds(self, step: int) -> list[Round]:
         """What a step trains on while no task is paused."""
@@ -66,16 +70,24 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
     loaded = load_tasks(recipe)
     encoder = load_encoder(encoder_source(recipe, resumed))
     _describe_encoder(recipe, encoder, reporter)
+    _name_trained_pooling(loaded, encoder)
     tokenizer = Tokenizer(encoder.found.folder)
     refuse(list(encoder_faults(recipe, encoder.encoder)), recipe)
     model = _build_model(recipe, loaded, encoder, tokenizer)
+    heads_taken_over: set[str] = set()
     if recipe.init is not None and resumed is None:
-        take_over_heads(model, recipe, reporter)
+        heads_taken_over = take_over_heads(model, recipe, reporter)
     refuse(batch_faults(recipe, model.tasks, processes.count), recipe)
     refuse(list(regulariser_faults(recipe, model.tasks)), recipe)
     model.to(accelerator.device).train()
     datasets = _tokenise(recipe, loaded, tokenizer)
-    schedule = _plan_schedule(recipe, loaded, datasets)
+    budget = recipe.training.budget
+    if budget is not None and budget.minutes is not None:
+        trial = _plan_schedule(with_examples(recipe, sum(map(len, datasets.train.values()))), model, datasets)
+        examples = measure_budget(recipe, model, datasets, trial, accelerator.autocast, processes)
+        reporter.say(f"budget: {budget.minutes:g} minutes are about {examples:,} examples on this machine")
+        recipe = with_examples(recipe, examples)
+    schedule = _plan_schedule(recipe, model, datasets)
     for phase in schedule.phases:
         for regulariser in phase.regularisers:
             regulariser.leave_out_incompatible(model.tasks)
@@ -83,6 +95,8 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
     layer_factors = _layer_factors(recipe, encoder.encoder.depth)
     optimizer = build_optimizer(model, recipe.training, schedule.scalarizers, layer_factors)
     backward = Backward(model, datasets.train, recipe.training.tokens_per_pass, accelerator.autocast, processes)
+    if any(phase.combination.loss_scale == "constant" for phase in schedule.phases):
+        backward.constant_losses = constant_losses(model, datasets.train, recipe)
     if isinstance(optimizer, TaskAdamW):
         backward.task_optimizer = optimizer
     else:
@@ -98,7 +112,16 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
         schedule=schedule,
         optimizer=optimizer,
         backward=backward,
+        heads_taken_over=heads_taken_over,
     )
+
+
+def _name_trained_pooling(loaded: dict[str, TaskData], encoder: LoadedEncoder) -> None:
+    """Write out which pooling 'trained' is, so that a model folder does not depend on the encoder's files."""
+    for data in loaded.values():
+        if data.task.pooling.name == "trained":
+            pooling = pooling_of(encoder.encoder, **data.task.pooling.options)
+            data.task = replace(data.task, pooling=pooling)
 
 
 def _describe_encoder(recipe: Recipe, encoder: LoadedEncoder, reporter: Reporter) -> None:
@@ -131,7 +154,9 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
             examples = getattr(data, split)
             if examples is not None and (split == "train" or name in active):
                 splits[split][name] = TaskTokens(data.task, examples, tokenizer, row_group=data.row_group)
-    selection = splits["select"] or splits["dev"]
+    selection = {**splits["dev"], **splits["select"]}
+    if not splits["select"]:
+        selection = splits["dev"]
     selection_rows = {}
     train_rows = {}
     for name, tokens in selection.items():
@@ -142,11 +167,16 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
     return Datasets(splits["train"], splits["dev"], selection, selection_rows, splits["test"], train_rows, notes)
 
 
-def _plan_schedule(recipe: Recipe, loaded: dict[str, TaskData], datasets: Datasets) -> Schedule:
-    sizes = {name: len(data) for name, data in datasets.train.items()}
-    batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
-    row_groups = {name: data.row_group for name, data in loaded.items()}
-    return plan_schedule(recipe, SamplerInput(sizes, batch_sizes, recipe.seed, row_groups=row_groups))
+def _plan_schedule(recipe: Recipe, model: ManyHeads, datasets: Datasets) -> Schedule:
+    sampler_input = SamplerInput(
+        sizes={name: len(tokens) for name, tokens in datasets.train.items()},
+        batch_sizes={name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()},
+        seed=recipe.seed,
+        row_groups={name: tokens.row_group for name, tokens in datasets.train.items()},
+        round_size=recipe.training.batch_size,
+        whole_batch=frozenset(name for name in model.tasks if model.head(name).loss.whole_batch),
+    )
+    return plan_schedule(recipe, sampler_input)
 
 
 def _layer_factors(recipe: Recipe, depth: int) -> dict[str, dict[int, float]]:

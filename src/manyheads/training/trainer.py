@@ -12,7 +12,7 @@ import numpy as np
 
 from manyheads.console import duration
 from manyheads.errors import UserError
-from manyheads.inference.evaluate import Evaluation
+from manyheads.inference.evaluate import Evaluation, with_calibration
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.metrics import primary
 from manyheads.parts.scalarizers import Sum
@@ -20,16 +20,19 @@ from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.runs.run import Run, evaluate_with_progress
 from manyheads.runs.trackers import numbers_of
 from manyheads.storage.files import write_text
+from manyheads.tasks.kind import Calibration
+from manyheads.training.baselines import majority_baseline
 from manyheads.training.best_models import OVERALL, BestModels, describe_choice, save_best
 from manyheads.training.conflicts import ConflictMeter, Measured
 from manyheads.training.datasets import batches_of
-from manyheads.training.finish import evaluation_before_training, predict_dev, predict_test
+from manyheads.training.finish import baseline_of, evaluation_before_training, predict_dev, predict_test
 from manyheads.training.frozen_cache import FrozenCache
 from manyheads.training.gradients.backward import Step
 from manyheads.training.gradients.non_finite import NonFiniteLoss, not_finite_error
 from manyheads.training.optim import clip_gradients, relative_rates, set_rates
 from manyheads.training.pausing import PausedTasks
 from manyheads.training.plan import peak_gigabytes, short_plan
+from manyheads.training.probe import Prober
 from manyheads.training.run_folder import checkpoints_of, open_folder, write_recipe, write_tasks
 from manyheads.training.schedule import CombinerState, Phase, set_trainable
 from manyheads.training.setup import Setup, machine_facts
@@ -100,8 +103,23 @@ class Trainer:
             reporter.say(f"  {line}")
 
     def start(self) -> None:
-        if self.recipe.evaluate.before and not self.progress.step:
+        if self.progress.step:
+            return
+        if self.recipe.training.probe:
+            began = time.monotonic()
+            self._probe()
+            self.progress.seconds += time.monotonic() - began
+        if self.recipe.training.probe or self.recipe.evaluate.before:
             self.evaluate()
+
+    def _probe(self) -> None:
+        """Give the heads their start, and measure the baseline, in the main process; all get the heads."""
+        setup = self.setup
+        if setup.processes.main:
+            probe = Prober(self.recipe, self.model, self.datasets, setup.reporter).run(setup.heads_taken_over)
+            self.write_log({"event": "probe", **probe.to_json()})
+            self._say_evaluation(probe.selection, "frozen encoder + linear model  ")
+        setup.processes.copy_from_main(list(self.model.head_states().values()))
 
     def ready(self) -> bool:
         """Enter the phase of the next step, past phases that ended early; False where nothing is left to train."""
@@ -167,7 +185,7 @@ class Trainer:
         if self.averaging:
             self.averaging.average.update()
         self.progress.count(rounds, time.monotonic() - began)
-        self.progress.note_losses(result.mean_losses)
+        self.progress.note_losses(result.raw_losses)
         self._log_step(phase, result, phase.peak * factor, norm, conflicts)
         return result.alarmed
 
@@ -190,7 +208,8 @@ class Trainer:
         record |= self.schedule.passes_over(self.progress.step)
         self._say_evaluation(evaluation)
         if self.datasets.train_rows:
-            train = self._evaluate_rows(self.datasets.train, self.datasets.train_rows)
+            calibrated_train = with_calibration(self.datasets.train, evaluation.calibration)
+            train = self._evaluate_rows(calibrated_train, self.datasets.train_rows)
             record |= {"train": train.metrics, "train_losses": train.losses}
             self._say_evaluation(train, "on train  ")
         averaged = None
@@ -199,7 +218,7 @@ class Trainer:
             record["averaged"] = averaged.to_json()
             self._say_evaluation(averaged, "averaged weights  ")
         self.write_log(record)
-        if not self.progress.step:
+        if not self.progress.step and not self.recipe.training.probe:
             return  # an untrained model is not a candidate
         if self.averaging and averaged:
             about, write = self._about(averaged), self.setup.processes.main
@@ -209,23 +228,26 @@ class Trainer:
             tasks = {name: self.model.tasks[name] for name in self.datasets.selection}
         names = self.best.update(evaluation, tasks, self.progress.step)
         if self.setup.processes.main:
-            save_best(self.folder, names, self.model, self.setup.encoder_folder, self._about(evaluation))
+            about, calibration = self._about(evaluation), evaluation.calibration
+            save_best(self.folder, names, self.model, self.setup.encoder_folder, about, calibration)
         for record in self.pausing.update(self.recipe.tasks, self.model.tasks, evaluation, self.progress):
             self.write_log(record)
             self.setup.reporter.say(f"task {record['task']} {record['what']}")
 
     def _evaluate_model(self) -> Evaluation:
-        return self._evaluate_rows(self.datasets.selection, self.datasets.selection_rows)
+        fit = self.recipe.evaluate.calibrate
+        return self._evaluate_rows(self.datasets.selection, self.datasets.selection_rows, fit)
 
-    def _evaluate_rows(self, data: dict[str, TaskTokens], rows: dict[str, np.ndarray]) -> Evaluation:
-        """The main process evaluates; all processes get the result."""
+    def _evaluate_rows(self, data: dict[str, TaskTokens], rows: dict[str, np.ndarray], fit: bool = False) -> Evaluation:
+        """The main process evaluates; all get the result, but for the calibration: it alone saves models."""
         processes = self.setup.processes
         content: dict[str, Any] | None = None
+        calibration: dict[str, Calibration] = {}
         if processes.main:
             evaluated = {name: data[name] for name in rows}
-            evaluation, _ = evaluate_with_progress(self.model, evaluated, self.recipe, self.setup.reporter, rows)
-            content = evaluation.to_json()
-        return Evaluation(**processes.tell(content))
+            evaluation, _ = evaluate_with_progress(self.model, evaluated, self.recipe, self.setup.reporter, rows, fit)
+            content, calibration = evaluation.to_json(), evaluation.calibration
+        return Evaluation(**processes.tell(content), calibration=calibration)
 
     def _say_evaluation(self, evaluation: Evaluation, prefix: str = "") -> None:
         figures = []
@@ -266,7 +288,7 @@ class Trainer:
         self, phase: Phase, result: Step, learning_rate: float, norm: float, conflicts: Measured | None
     ) -> None:
         step = self.progress.step - 1  # the one that was taken
-        record: dict[str, Any] = {"event": "step", "loss": result.mean_losses}
+        record: dict[str, Any] = {"event": "step", "loss": result.raw_losses}
         record |= {"learning_rate": learning_rate, "gradient_norm": norm}
         if not isinstance(phase.combination.scalarizer, Sum):
             record["weights"] = result.factors
@@ -314,7 +336,7 @@ class Trainer:
         run = Run(self.folder)
         self.cache.close()  # which is of the last phase's encoder
         model = run.model.to(self.setup.accelerator.device)
-        dev = predict_dev(model, self.folder, self.datasets, self.recipe, reporter)
+        dev, calibration = predict_dev(model, self.folder, self.datasets, self.recipe, reporter)
         test = predict_test(model, self.folder, self.datasets, self.recipe, reporter)
         metrics = {
             "dev": dev,
@@ -327,9 +349,15 @@ class Trainer:
             "peak_gigabytes": round(peak_gigabytes(), 3),
             "notes": self.datasets.notes,
             "data": self.data_fingerprints,
+            "majority": majority_baseline(self.datasets, self.recipe),
         }
+        if calibration:
+            metrics["calibration"] = calibration
         if self.averaging:
             metrics["averaged"] = self.averaging.final_metrics(self.datasets, self.recipe, reporter)
+        frozen = baseline_of(self.log)
+        if frozen is not None:
+            metrics["frozen"] = frozen
         before = evaluation_before_training(self.log)
         if before is not None and self.datasets.selects_on_dev:
             metrics["before"] = before
@@ -337,6 +365,7 @@ class Trainer:
         if test:
             metrics["test"] = end["test"] = test
         self.write_log(end)
+        write_tasks(self.folder, model.tasks)  # calibrated, as those are whose predictions a report shows
         write_text(self.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
         reporter.say(f"trained {self.progress.step:,} steps in {duration(self.progress.seconds)} → {self.folder}")
         for note in self.datasets.notes:

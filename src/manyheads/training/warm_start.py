@@ -34,8 +34,8 @@ def _init_folder(recipe: Recipe) -> Path:
     return model
 
 
-def take_over_heads(model: ManyHeads, recipe: Recipe, reporter: Reporter) -> None:
-    """Give heads of the same name the weights they have in the run that this one starts from."""
+def take_over_heads(model: ManyHeads, recipe: Recipe, reporter: Reporter) -> set[str]:
+    """Give heads of the same name the weights they have in the run that this one starts from. Returns their tasks."""
     earlier, _ = load_model(_init_folder(recipe))
     shared = [name for name in model.tasks if name in earlier.tasks]
     for name in shared:
@@ -53,6 +53,7 @@ def take_over_heads(model: ManyHeads, recipe: Recipe, reporter: Reporter) -> Non
     new = ", ".join(name for name in model.tasks if name not in shared) or "none"
     taken_over = ", ".join(shared) or "none"
     reporter.say(f"init: encoder and heads of {recipe.init} (heads taken over: {taken_over}; new: {new})")
+    return set(shared)
 
 
 def _check_labels(recipe: Recipe, before: Task, now: Task) -> None:

@@ -27,7 +27,7 @@ from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.runs.run import evaluate_with_progress
 from manyheads.storage.files import restore_folder
-from manyheads.training.datasets import Datasets
+from manyheads.training.datasets import Datasets, of_model
 from manyheads.training.state import PlainState, Stateful
 
 FOLDER = "best-averaged"  # which a task of that name would take: tasks/compatibility.py refuses it
@@ -113,12 +113,14 @@ class WeightAveraging:
         self.best.best_overall, self.best.best_step = evaluation.overall, about["step"]
         if write:
             with self.average.applied():
-                save_model(self.folder, self.model, encoder_folder, {**about, "average_weights": self.average.decay})
+                about = {**about, "average_weights": self.average.decay}
+                save_model(self.folder, self.model, encoder_folder, about, evaluation.calibration)
 
     def final_metrics(self, datasets: Datasets, recipe: Recipe, reporter: Reporter) -> dict[str, Any]:
         """best-averaged/ on all of dev."""
         model, about = load_model(self.folder)
-        evaluation, _ = evaluate_with_progress(model.to(self.model.device), datasets.dev, recipe, reporter)
+        dev = of_model(datasets.dev, model)
+        evaluation, _ = evaluate_with_progress(model.to(self.model.device), dev, recipe, reporter)
         return {"dev": evaluation.to_json(), "model": about}
 
 

@@ -23,6 +23,7 @@ EXPECTED = {
     "bi-concat": [[3, 4, 4, -3], [1, 2, 2, 4]],
     "bi-siamese": [[3, 4, 4, -3, 1, 7], [1, 2, 2, 4, 1, 2]],
     "bi-cosine-feature": [[3, 4, 4, -3, 0], [1, 2, 2, 4, 1]],
+    "bi-features": [[3, 4, 4, -3, 1, 7, 12, -12, 0], [1, 2, 2, 4, 1, 2, 2, 8, 1]],
     "bi-cosine": [[0.5], [1]],  # (cos + 1)/2
     "bi-scaled-cosine": [[0], [1]],  # cos − 1 + 1 where a is 1
 }
@@ -34,6 +35,15 @@ def test_features_by_hand(name: str) -> None:
     found = encoding(POOLED)
     assert torch.allclose(found, torch.tensor(EXPECTED[name], dtype=torch.float64), atol=1e-12)
     assert found.shape[1] == encoding.features
+
+
+def test_a_joint_input_beside_both_sentences_by_hand() -> None:
+    pooled = torch.tensor(
+        [[9.0, 8.0], [3.0, 4.0], [4.0, -3.0], [7.0, 6.0], [1.0, 2.0], [2.0, 4.0]], dtype=torch.float64
+    )
+    found = find("encodings", "cross-bi").factory(2).double()(pooled)
+    expected = [[9, 8, *EXPECTED["bi-features"][0]], [7, 6, *EXPECTED["bi-features"][1]]]
+    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), atol=1e-12)
 
 
 def test_cosine_of_a_zero_vector_is_zero_not_a_fault() -> None:

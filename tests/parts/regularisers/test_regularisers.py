@@ -22,7 +22,7 @@ from manyheads.training.gradients.combination import Combination
 from regularised_step import build, disturb, run
 from three_tasks import NAMES, ROUND, Rows, setting
 
-pytestmark = [pytest.mark.numeric, pytest.mark.slow]
+pytestmark = pytest.mark.numeric
 
 
 # --- divergence --------------------------------------------------------------------------------------------------

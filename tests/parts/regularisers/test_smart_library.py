@@ -24,7 +24,7 @@ from manyheads.training.gradients.backward import Backward
 from manyheads.training.gradients.combination import Combination
 from three_tasks import NAMES, ROUND, setting
 
-pytestmark = [pytest.mark.numeric, pytest.mark.slow]
+pytestmark = pytest.mark.numeric
 
 Evaluate = Callable[[Tensor], Tensor]
 

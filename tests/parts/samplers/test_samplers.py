@@ -63,11 +63,12 @@ def test_rounds_are_honest_and_need_no_replay(name: str, sampler_input: SamplerI
     assert len(sampler.epochs) >= sampler_input.epochs
     assert all(length > 0 for length in sampler.epochs)
     for batches in rounds:
-        assert batches, "a round has something to do"
+        assert batches or sampler.deals_examples, "a round has something to do"
         assert len({task for task, _ in batches}) == len(batches), "at most one batch per task"
         for task, rows in batches:
             assert rows
-            assert len(set(rows)) == len(rows)
+            passes = -(-len(rows) // sampler_input.sizes[task]) + sampler.deals_examples  # it may go on in the next
+            assert max(Counter(rows).values()) <= passes
             assert set(rows) <= set(range(sampler_input.sizes[task]))
     for index in data.draw(st.lists(st.integers(0, len(rounds) - 1), min_size=1, max_size=4)):
         assert flat(make(name, sampler_input).round(index)) == rounds[index], "resuming is starting there"

@@ -96,6 +96,8 @@ def test_divisors_and_shares_by_hand() -> None:
         {"c": 8},
         {"a": 4, "c": 8},
     ]
+    assert divisors_of(FOUR_ROUNDS, "examples") == [{"a": 18, "b": 18, "c": 18}] * 4
+    assert shares_of_rounds(FOUR_ROUNDS, "examples") == {"a": 6 / 18, "c": 8 / 18, "b": 4 / 18}
     assert shares_of_rounds(FOUR_ROUNDS, "batch") == SHARES
     assert shares_of_rounds(FOUR_ROUNDS, "step") == dict.fromkeys(SHARES, 1.0)
     assert divisors_of([[A1], [], [A2]], "batch") == [{"a": 6}, {}, {"a": 4}], "a round without batches is none"
@@ -126,6 +128,7 @@ def quora(average: Average, scalarizer: type[Scalarizer]) -> Shares:
     return Shares(100 * batches["quora"] / sum(batches.values()), 100 * losses["quora"] / sum(losses.values()))
 
 
+@pytest.mark.slow
 def test_paper_d_quora_is_as_much_of_the_loss_as_of_the_batches() -> None:
     """By hand: 141,506 of 141,506 + 5·8,544 + 5·6,041 examples are 66.0 %. Averaged over the step, Quora and SST are in
     every step and STS in 4·5·6,041/141,506 = 85 % of them: of losses divided by the tasks of the step that is

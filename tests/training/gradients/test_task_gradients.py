@@ -395,6 +395,7 @@ def live_bytes() -> int:
     return sum(alive.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("copies", "share"), [(None, 1.0), (torch.bfloat16, 0.5)])
 def test_no_more_copies_than_tasks(copies: Any, share: float, tmp_path: Path) -> None:
     """A wide encoder, so that gradients are nearly all there is."""

@@ -1,6 +1,7 @@
 """Aggregators by torchjd: its weightings work on the Gramian alone. This file is all that knows of them.
 
-Two of them solve a small programme at every step and need a solver: pip install 'manyheads[surgery]'.
+Some of them solve a small programme at every step and need a solver: pip install 'manyheads[surgery]'. torchjd is
+imported where a weighting is made: with its solvers it takes as long to import as torch, and most runs use none.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torchjd import aggregation
-from torchjd.linalg import QuadprogProjector
 
 from manyheads.errors import UserError
 from manyheads.parts.aggregators.base import Aggregator
@@ -47,7 +46,9 @@ class _Weighting(Aggregator):
             ) from None
 
 
-def _projector() -> QuadprogProjector:
+def _projector() -> Any:
+    from torchjd.linalg import QuadprogProjector
+
     return QuadprogProjector(reg_eps=1e-6)  # the Gramian's own rounding; torchjd's 1e-4 would be seen in the weights
 
 
@@ -60,7 +61,9 @@ class PCGrad(_Weighting):
     """
 
     def __init__(self, tasks: Sequence[str], *, reduction: Literal["sum", "mean"] = "sum") -> None:
-        super().__init__(tasks, aggregation.PCGradWeighting)
+        from torchjd.aggregation import PCGradWeighting
+
+        super().__init__(tasks, PCGradWeighting)
         self.reduction = reduction
 
     def forward(self, gramian: Tensor, present: Sequence[str]) -> Tensor:
@@ -76,7 +79,9 @@ class MGDA(_Weighting):
     """
 
     def __init__(self, tasks: Sequence[str], *, tolerance: Positive = 1e-3, iterations: Count = 100) -> None:
-        super().__init__(tasks, aggregation.MGDAWeighting, epsilon=tolerance, max_iters=iterations)
+        from torchjd.aggregation import MGDAWeighting
+
+        super().__init__(tasks, MGDAWeighting, epsilon=tolerance, max_iters=iterations)
 
 
 @register("aggregators", "upgrad")
@@ -88,7 +93,9 @@ class UPGrad(_Weighting):
     """
 
     def __init__(self, tasks: Sequence[str]) -> None:
-        super().__init__(tasks, lambda: aggregation.UPGradWeighting(projector=_projector()))
+        from torchjd.aggregation import UPGradWeighting
+
+        super().__init__(tasks, lambda: UPGradWeighting(projector=_projector()))
 
 
 @register("aggregators", "dualproj")
@@ -99,7 +106,9 @@ class DualProj(_Weighting):
     """
 
     def __init__(self, tasks: Sequence[str]) -> None:
-        super().__init__(tasks, lambda: aggregation.DualProjWeighting(projector=_projector()))
+        from torchjd.aggregation import DualProjWeighting
+
+        super().__init__(tasks, lambda: DualProjWeighting(projector=_projector()))
 
 
 @register("aggregators", "cagrad")
@@ -110,7 +119,9 @@ class CAGrad(_Weighting):
     """
 
     def __init__(self, tasks: Sequence[str], *, c: NotNegative = 0.5) -> None:
-        super().__init__(tasks, aggregation.CAGradWeighting, c=c, norm_eps=1e-12)
+        from torchjd.aggregation import CAGradWeighting
+
+        super().__init__(tasks, CAGradWeighting, c=c, norm_eps=1e-12)
 
     def forward(self, gramian: Tensor, present: Sequence[str]) -> Tensor:
         weights = super().forward(gramian, present)
@@ -127,7 +138,9 @@ class ImpartialGradients(_Weighting):
     """
 
     def __init__(self, tasks: Sequence[str]) -> None:
-        super().__init__(tasks, aggregation.IMTLGWeighting)
+        from torchjd.aggregation import IMTLGWeighting
+
+        super().__init__(tasks, IMTLGWeighting)
 
 
 @register("aggregators", "aligned-mtl")
@@ -139,7 +152,9 @@ class AlignedMTL(_Weighting):
     """
 
     def __init__(self, tasks: Sequence[str], *, scale: Literal["min", "median", "rmse"] = "min") -> None:
-        super().__init__(tasks, aggregation.AlignedMTLWeighting, scale_mode=scale)
+        from torchjd.aggregation import AlignedMTLWeighting
+
+        super().__init__(tasks, AlignedMTLWeighting, scale_mode=scale)
 
 
 @register("aggregators", "fairgrad")
@@ -150,7 +165,9 @@ class FairGrad(_Weighting):
     """
 
     def __init__(self, tasks: Sequence[str], *, alpha: Positive = 1.0, iterations: Count | None = None) -> None:
-        super().__init__(tasks, aggregation.FairGradWeighting, alpha=alpha, max_iters=iterations)
+        from torchjd.aggregation import FairGradWeighting
+
+        super().__init__(tasks, FairGradWeighting, alpha=alpha, max_iters=iterations)
         self.alpha = alpha
 
     def scale(self, size: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ class Encoding(nn.Module):
     texts: int  # how many text columns it takes
     joins_texts = False  # whether an encoder input holds several of them
     gives: Literal["features", "cosine", "similarity"] = "features"  # the last two are predictions, from 0 to 1
-    pooling = "head-pooler"  # the pooling it has where a recipe names none
+    pooling = "trained"  # the pooling it has where a recipe names none
     features: int  # length of a feature vector
     group: str | None = None  # tasks with the same group share `layer`
 

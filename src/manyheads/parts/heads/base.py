@@ -13,6 +13,7 @@ class Head(nn.Module):
     """Features [examples, features] → outputs [examples, outputs]. Built with these two numbers."""
 
     reads_similarity = False  # whether it takes a similarity, which is a prediction already, instead of features
+    linear_map: nn.Linear | None = None  # the layer, where the head is nothing but a linear map of its features
 
     @classmethod
     def pooling(cls, options: dict[str, Any]) -> PartConfig | None:

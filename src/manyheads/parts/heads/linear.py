@@ -20,5 +20,9 @@ class Linear(Head):
         nn.init.normal_(self.dense.weight, std=0.02)
         nn.init.zeros_(self.dense.bias)
 
+    @property
+    def linear_map(self) -> nn.Linear:  # type: ignore[override]  # a property, lest the layer has two names
+        return self.dense
+
     def forward(self, features: Tensor) -> Tensor:
         return self.dense(self.dropout(features))

@@ -8,6 +8,7 @@ import numpy as np
 
 from manyheads.config.label_text import as_number
 from manyheads.data.labels import LabelReader
+from manyheads.parts.kinds.calibration import SMALLEST_PROBABILITY
 from manyheads.tasks.kind import Kind, LabelDeclaration
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 1000  # more distinct labels than this are surely not classes
 SHOWN_CLASSES = 12
-SMALLEST_PROBABILITY = 1e-12  # so that its logarithm is finite
 
 
 class KindWithClasses(Kind):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from manyheads.data.labels import BadLabel, LabelReader, LabelType, is_list
+from manyheads.parts.kinds.calibration import apply_temperature, fit_temperature
 from manyheads.parts.kinds.classes import KindWithClasses, clip_probabilities
 from manyheads.registry import register
-from manyheads.tasks.kind import LabelDeclaration, LabelStatistics
+from manyheads.tasks.kind import Calibration, LabelDeclaration, LabelStatistics
 
 if TYPE_CHECKING:
     from manyheads.tasks.task import Task
@@ -27,6 +28,7 @@ class Classification(KindWithClasses):
     called = "a classification"
     label_type: ClassVar[LabelType] = "class"
     figures: ClassVar[tuple[str, ...]] = ("confusion", "calibration", "per-class")
+    calibration_metrics: ClassVar[tuple[str, ...]] = ("calibration-error",)
 
     def recognise(self, labels: set[str], declared: LabelDeclaration) -> int:
         return 1  # what nothing else recognises
@@ -65,7 +67,7 @@ class Classification(KindWithClasses):
     def activate(self, outputs: Any) -> Any:
         return outputs.softmax(dim=-1)
 
-    def decode(self, predictions: np.ndarray) -> np.ndarray:
+    def decode(self, predictions: np.ndarray, task: Task) -> np.ndarray:
         return predictions.argmax(axis=1)
 
     def describe(self, predictions: np.ndarray, task: Task) -> list[dict[str, Any]]:
@@ -82,6 +84,16 @@ class Classification(KindWithClasses):
         """Mean −log p of the right class."""
         probabilities = clip_probabilities(predictions)
         return float(-np.log(probabilities[np.arange(len(labels)), labels]).mean())
+
+    def fit_calibration(self, predictions: np.ndarray, labels: np.ndarray, task: Task) -> Calibration:
+        return {"temperature": fit_temperature(predictions, labels)}
+
+    def calibrate(self, predictions: np.ndarray, task: Task) -> np.ndarray:
+        return apply_temperature(predictions, task.temperature)
+
+    def constant_prediction(self, labels: np.ndarray, task: Task) -> np.ndarray:
+        """The share of each class: the most frequent one is predicted."""
+        return np.bincount(labels, minlength=len(task.labels.names)) / len(labels)
 
     def label_text(self, value: Any, task: Task) -> str:
         return task.labels.names[int(value)]

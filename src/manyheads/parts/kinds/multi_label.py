@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from manyheads.data.labels import NONE, BadLabel, LabelReader, LabelType, is_list, split_classes
+from manyheads.parts.kinds.calibration import THRESHOLD, fit_thresholds
 from manyheads.parts.kinds.classes import KindWithClasses, clip_probabilities
 from manyheads.registry import register
-from manyheads.tasks.kind import LabelDeclaration, LabelStatistics
+from manyheads.tasks.kind import Calibration, LabelDeclaration, LabelStatistics
 
 if TYPE_CHECKING:
     from manyheads.tasks.task import Task
 
 SEPARATORS = ("|", ";", ",")  # what may stand between classes in a cell of text, most telling first
-THRESHOLD = 0.5  # a class of at least this probability is predicted
 
 
 @register("kinds", "multi-label")
@@ -24,7 +24,7 @@ class MultiLabel(KindWithClasses):
     """Any number of classes may be right, none included.
 
     Labels: 0 or 1 [examples, classes]. Predictions: a probability for each class on its own [examples, classes]; a
-    class of 0.5 or more is predicted.
+    class is predicted from its threshold on: 0.5, or what was fitted (see `evaluate.calibrate`).
     Relations: `classification` where exactly one class is right.
     """
 
@@ -35,6 +35,7 @@ class MultiLabel(KindWithClasses):
     exclusive = False
     least_classes = 1
     figures: ClassVar[tuple[str, ...]] = ("per-class", "calibration")
+    calibration_metrics: ClassVar[tuple[str, ...]] = ("macro-f1", "micro-f1")
 
     def recognise(self, labels: set[str], declared: LabelDeclaration) -> int:
         return 3 if any(map(is_list, labels)) else 0
@@ -79,14 +80,16 @@ class MultiLabel(KindWithClasses):
     def activate(self, outputs: Any) -> Any:
         return outputs.sigmoid()
 
-    def decode(self, predictions: np.ndarray) -> np.ndarray:
-        return (predictions >= THRESHOLD).astype(int)
+    def decode(self, predictions: np.ndarray, task: Task) -> np.ndarray:
+        # an array, because float32 beside a plain number is compared in float32
+        thresholds = np.array(task.thresholds or [THRESHOLD] * len(task.labels.names), dtype=np.float64)
+        return (predictions >= thresholds).astype(int)
 
     def describe(self, predictions: np.ndarray, task: Task) -> list[dict[str, Any]]:
         described = []
-        for row in predictions:
+        for row, decoded in zip(predictions, self.decode(predictions, task), strict=True):
             probabilities = dict(zip(task.labels.names, map(float, row), strict=True))
-            present = [name for name, probability in probabilities.items() if probability >= THRESHOLD]
+            present = [task.labels.names[index] for index in np.flatnonzero(decoded)]
             described.append({"prediction": present, "probabilities": probabilities})
         return described
 
@@ -101,6 +104,13 @@ class MultiLabel(KindWithClasses):
         """Mean binary cross-entropy over examples and classes."""
         probabilities = clip_probabilities(predictions)
         return float(-(labels * np.log(probabilities) + (1 - labels) * np.log(1 - probabilities)).mean())
+
+    def fit_calibration(self, predictions: np.ndarray, labels: np.ndarray, task: Task) -> Calibration:
+        return {"thresholds": fit_thresholds(predictions, labels)}
+
+    def constant_prediction(self, labels: np.ndarray, task: Task) -> np.ndarray:
+        """How often each class is right."""
+        return labels.mean(axis=0)
 
     def label_text(self, value: Any, task: Task) -> str:
         return ", ".join(name for name, present in zip(task.labels.names, value, strict=True) if present) or "none"

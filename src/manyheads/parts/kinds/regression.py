@@ -115,7 +115,7 @@ class Regression(Kind):
     def in_label_units(self, predictions: np.ndarray, task: Task) -> np.ndarray:
         return predictions * task.unit + task.offset
 
-    def decode(self, predictions: np.ndarray) -> np.ndarray:
+    def decode(self, predictions: np.ndarray, task: Task) -> np.ndarray:
         return predictions
 
     def describe(self, predictions: np.ndarray, task: Task) -> list[dict[str, Any]]:
@@ -124,6 +124,9 @@ class Regression(Kind):
     def plain_loss(self, predictions: np.ndarray, labels: np.ndarray, task: Task) -> float:
         """Mean squared error on the scale that the loss sees."""
         return float((((predictions - labels) / task.unit) ** 2).mean())
+
+    def constant_prediction(self, labels: np.ndarray, task: Task) -> np.ndarray:
+        return np.asarray(labels.mean())
 
     def summary(self, task: Task) -> str:
         low, high = task.bounds or (0.0, 1.0)

@@ -2,14 +2,25 @@
 
 from manyheads.parts.metrics import classes, numbers, ordinal  # noqa: F401  (their import registers them)
 from manyheads.parts.metrics.base import Metric, Scale, metric, why_incompatible
-from manyheads.parts.metrics.scoring import better, default_metrics, overall, primary, score, worse_by
+from manyheads.parts.metrics.scoring import (
+    better,
+    default_metrics,
+    measured_by,
+    metric_name,
+    overall,
+    primary,
+    score,
+    worse_by,
+)
 
 __all__ = [
     "Metric",
     "Scale",
     "better",
     "default_metrics",
+    "measured_by",
     "metric",
+    "metric_name",
     "overall",
     "primary",
     "score",

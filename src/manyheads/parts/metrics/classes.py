@@ -1,7 +1,8 @@
 """Metrics of classes: exactly one is right, or any number of them.
 
-A task with one class per example is taken to predict its most likely class, a multi-label task every class of
-probability 0.5 or more. tp, fp, fn: true positives, false positives, false negatives of a class.
+A task with one class per example is taken to predict its most likely class, a multi-label task every class
+whose probability reaches its threshold: 0.5, unless one was fitted. tp, fp, fn: true positives, false positives, false
+negatives of a class.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NAN = float("nan")
 
 def predicted_classes(predicted: np.ndarray, task: Task) -> np.ndarray:
     """Class indices [examples], or 0 and 1 [examples, classes] of a multi-label task."""
-    return task.kind.decode(predicted)
+    return task.kind.decode(predicted, task)
 
 
 @metric("accuracy", label_types=ONE_CLASS, best="high", scale="share", paper="all")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -48,6 +49,18 @@ def primary(task: Task) -> str:
     """The key in `score` of the metric by which the task's models are chosen."""
     metric_config = _primary_metric(task)
     return _key(metric_config, _entries(metric_config, task)[0])
+
+
+def metric_name(key: str) -> str:
+    """'f1-per-class/1' or 'within(0.2)' → the metric's own name."""
+    return key.partition("/")[0].partition("(")[0]
+
+
+def measured_by(task: Task, metric: str) -> Task:
+    """The task with nothing but the metric of that key; with its default options where the task does not name it."""
+    name = metric_name(metric)
+    metrics = tuple(task_metric for task_metric in task.metrics if task_metric.name == name)
+    return replace(task, metrics=metrics or (PartConfig(name=name),))
 
 
 def better(task: Task, new: float | None, old: float | None) -> bool:

@@ -7,5 +7,16 @@ from manyheads.parts.pooling.last_token import LastToken
 from manyheads.parts.pooling.lstm import LstmPooling
 from manyheads.parts.pooling.mean import Mean
 from manyheads.parts.pooling.shared_pooler import SharedPooler
+from manyheads.parts.pooling.trained import Trained, pooling_of
 
-__all__ = ["FirstToken", "HeadPooler", "LastToken", "LstmPooling", "Mean", "Pooling", "SharedPooler"]
+__all__ = [
+    "FirstToken",
+    "HeadPooler",
+    "LastToken",
+    "LstmPooling",
+    "Mean",
+    "Pooling",
+    "SharedPooler",
+    "Trained",
+    "pooling_of",
+]

@@ -3,6 +3,7 @@
 from manyheads.parts.samplers.base import Batch, PassEnd, Passes, Sampler, SamplerInput
 from manyheads.parts.samplers.blocks import EpochRoundRobin, Sequential
 from manyheads.parts.samplers.capped import Capped
+from manyheads.parts.samplers.mixture import Mixture
 from manyheads.parts.samplers.round_robin import BatchRoundRobin, MaxSizeCycle, SampledRoundRobin
 from manyheads.parts.samplers.sized import Balanced, FullData
 from manyheads.parts.samplers.staggered import Staggered
@@ -18,6 +19,7 @@ __all__ = [
     "Explicit",
     "FullData",
     "MaxSizeCycle",
+    "Mixture",
     "PassEnd",
     "Passes",
     "Proportional",

@@ -31,10 +31,17 @@ class SamplerInput:
     seed: int
     epochs: int = 1
     row_groups: dict[str, str | None] = field(default_factory=dict)  # tasks that read the same rows have one name here
+    round_size: int = 16  # examples of a round, for samplers that mix tasks in it
+    examples: int | None = None  # of the whole training, where the recipe has such a budget
+    whole_batch: frozenset[str] = frozenset()  # tasks whose loss compares the examples of a batch
 
     def batches(self, task: str) -> int:
         """Of one pass over a task; the last may be short."""
         return -(-self.sizes[task] // self.batch_sizes[task])
+
+    def unit(self, task: str) -> int:
+        """How many examples of a task must stay together."""
+        return min(self.batch_sizes[task], self.sizes[task]) if task in self.whole_batch else 1
 
     def same_rows(self, task: str, other: str) -> bool:
         """Whether two tasks read the same rows."""
@@ -51,6 +58,7 @@ class Sampler(Protocol):
 
     epochs: Sequence[int]  # how many rounds each epoch has
     epoch_description: str  # what an epoch is, in one sentence
+    deals_examples: bool  # whether its rounds mix tasks by their shares of the budget's examples
 
     def round(self, index: int) -> list[Batch]:
         """The batches of a round, at most one per task; rounds are numbered through all epochs."""
@@ -74,6 +82,7 @@ class Epochs:
 
     epochs: Sequence[int]
     pass_ends: Sequence[PassEnd] = ()
+    deals_examples = False
 
     def location(self, index: int) -> tuple[int, int]:
         """(epoch, round within it) of a round."""

@@ -18,7 +18,7 @@ from manyheads.reports.changes import (
 from manyheads.reports.facts import RunFacts
 from manyheads.reports.figures.comparison import draw_changes, draw_learning_curves
 from manyheads.reports.figures.style import figure_style
-from manyheads.reports.findings import Finding
+from manyheads.reports.finding import Finding
 from manyheads.reports.pages.page import Report, Section, example_texts, make_table, render_report
 from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.studies.tables import MARKS, number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from manyheads.console import duration
+from manyheads.console import duration, or_dash
 from manyheads.errors import UserError
 from manyheads.reports.conflicts import ALL_SHARED, Conflicts, conflict_table, describe_conflicts, read_conflicts
 from manyheads.reports.facts import RunFacts
@@ -13,7 +13,9 @@ from manyheads.reports.figures import training as draw_training
 from manyheads.reports.figures.conflicts import PAIRS_DRAWN, draw_conflict_map
 from manyheads.reports.figures.representation import draw_embeddings, project_embeddings
 from manyheads.reports.figures.style import figure_style
-from manyheads.reports.findings import Finding, Headline, find_problems, headlines, nothing_found
+from manyheads.reports.finding import Finding
+from manyheads.reports.findings import find_problems, nothing_found
+from manyheads.reports.headlines import Headline, headlines
 from manyheads.reports.pages.page import Report, Section, make_table, render_report
 from manyheads.reports.pages.task import error_section, task_section
 
@@ -78,7 +80,7 @@ def _lead(facts: RunFacts) -> dict[str, Any]:
         "folder": facts.folder,
         "headline": None,
         "overall": "",
-        "findings": [*_sharing(task_headlines), *find_problems(facts)],
+        "findings": [*_sharing(task_headlines), *find_problems(facts, task_headlines)],
         "nothing_found": "",
     }
     if task_headlines:
@@ -92,17 +94,20 @@ def _lead(facts: RunFacts) -> dict[str, Any]:
 
 
 def _headline_rows(task_headlines: list[Headline]) -> list[dict[str, object]]:
+    titles: dict[str, None] = {}  # of baselines that some task has
+    for headline in task_headlines:
+        titles |= dict.fromkeys(headline.baselines)
     rows: list[dict[str, object]] = []
     for headline in task_headlines:
-        rows.append(
-            {
-                "task": headline.task,
-                "metric": headline.metric,
-                "dev": headline.value,
-                "95 % interval": headline.interval or "–",
-                "examples": headline.examples,
-            }
-        )
+        row: dict[str, object] = {
+            "task": headline.task,
+            "metric": headline.metric,
+            "dev": headline.value,
+            "95 % interval": headline.interval or "–",
+        }
+        for title in titles:
+            row[title] = or_dash(headline.baselines.get(title))
+        rows.append({**row, "examples": headline.examples})
     return rows
 
 

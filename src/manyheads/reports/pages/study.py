@@ -12,7 +12,7 @@ from manyheads.reports.dev_texts import add_texts
 from manyheads.reports.error_analysis import suspicious_labels
 from manyheads.reports.figures import study as draw_study
 from manyheads.reports.figures.style import figure_style
-from manyheads.reports.findings import Finding
+from manyheads.reports.finding import Finding
 from manyheads.reports.pages.page import Report, Section, figures_of, render_report
 from manyheads.reports.pages.study_rows import bar_section, curve_section, row_section
 from manyheads.reports.pages.task import error_row

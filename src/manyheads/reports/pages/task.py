@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from manyheads.console import or_dash
 from manyheads.reports.error_analysis import (
     PredictionError,
     Slice,
@@ -45,7 +48,13 @@ def task_section(facts: RunFacts, task_name: str) -> Section:
     if test_metrics is not None:
         for line, value in zip(lines, test_metrics.values(), strict=True):
             line["test"] = value
+    for title, baseline in facts.baselines(task_name).items():
+        for line in lines:
+            line[title] = or_dash(baseline.get(str(line["metric"])))
     section.table(lines, f"metrics-{task_name}")
+    calibration = facts.metrics.get("calibration", {}).get(task_name)
+    if calibration is not None:
+        section.text(_describe_calibration(calibration), "soft")
     if predictions.is_regression:
         _add_number_figures(section, task_name, predictions)
         return section
@@ -55,6 +64,19 @@ def task_section(facts: RunFacts, task_name: str) -> Section:
         section.heading("Classes most often confused")
         section.table(_confusion_rows(predictions), f"confused-{task_name}")
     return section
+
+
+def _describe_calibration(calibration: dict[str, Any]) -> str:
+    """'Calibrated by a temperature of 1.32. On dev: loss 0.612 → 0.587, calibration-error 0.083 → 0.031.'"""
+    fitted = "thresholds of its own for each class"
+    if "temperature" in calibration:
+        fitted = f"a temperature of {calibration['temperature']:.3g}"
+    changes = []
+    for metric, before in calibration["before"].items():
+        after = calibration["after"][metric]
+        if before is not None and after is not None:
+            changes.append(f"{metric} {before:.3f} → {after:.3f}")
+    return f"Calibrated by {fitted}. On dev: {', '.join(changes)}."
 
 
 def error_section(facts: RunFacts, task_name: str) -> Section:
@@ -121,14 +143,15 @@ def _class_rows(predictions: TaskPredictions) -> list[dict[str, object]]:
     for class_index, class_name in enumerate(predictions.class_names):
         is_true, is_predicted = predictions.has_class(class_index), predictions.predicts_class(class_index)
         hits = (is_true & is_predicted).sum()
-        rows.append(
-            {
-                "class": class_name,
-                "precision": _share(hits, is_predicted.sum()),
-                "recall": _share(hits, is_true.sum()),
-                "examples": int(is_true.sum()),
-            }
-        )
+        row: dict[str, object] = {
+            "class": class_name,
+            "precision": _share(hits, is_predicted.sum()),
+            "recall": _share(hits, is_true.sum()),
+            "examples": int(is_true.sum()),
+        }
+        if predictions.task.thresholds:
+            row["threshold"] = predictions.task.thresholds[class_index]
+        rows.append(row)
     return rows
 
 

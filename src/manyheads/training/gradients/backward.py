@@ -40,18 +40,24 @@ from manyheads.training.task_adamw import TaskAdamW
 class Step:
     """What one step's gradient was made of."""
 
-    losses: dict[str, float]  # of each task, as the scalarizer combines them
-    shares: dict[str, float] = field(default_factory=dict)  # what of it is the share of rounds that have the task
+    losses: dict[str, float]  # of each task, its share included
+    shares: dict[str, float] = field(default_factory=dict)  # what of it is the task's share of examples or rounds
     factors: dict[str, float] = field(default_factory=dict)  # what the scalarizer multiplied each task with
     weights: dict[str, float] = field(default_factory=dict)  # what the aggregator did; empty without one
     gramians: dict[str, Tensor] = field(default_factory=dict)  # of the task gradients, where there were such
     terms: dict[str, float] = field(default_factory=dict)  # what each regulariser added to the losses
+    scales: dict[str, float] = field(default_factory=dict)  # what each task's loss was divided by, where it was
     alarmed: bool = False  # whether any process raised the alarm
 
     @property
     def mean_losses(self) -> dict[str, float]:
         """Of each task the mean over its examples, or its batches: comparable from step to step."""
         return {task: loss / self.shares.get(task, 1.0) for task, loss in self.losses.items()}
+
+    @property
+    def raw_losses(self) -> dict[str, float]:
+        """The same as the tasks' own losses give them."""
+        return {task: loss * self.scales.get(task, 1.0) for task, loss in self.mean_losses.items()}
 
 
 class Backward:
@@ -74,6 +80,8 @@ class Backward:
         self.processes = processes or Processes()
         self.layer_factors = layer_factors or {}
         self.task_optimizer: TaskAdamW | None = None  # one that asks for every task's gradient of the encoder
+        self.constant_losses: dict[str, float] = {}  # task → that of the best constant prediction
+        self.scales: dict[str, float] = {}  # what losses are divided by, in the step under way
         self.tables = WholeTables()
         self.regularisers: Sequence[Regulariser] = ()  # of the step under way
 
@@ -86,18 +94,18 @@ class Backward:
         alarm: bool = False,
     ) -> Step:
         """Add the gradient of one step to `.grad`. `seeds` (the run's, the step's number) decide every draw."""
-        self.regularisers = regularisers
+        self._begin(combination, regularisers)
         shares = shares_of_rounds(rounds, combination.average)
         tasks = list(shares)
         aggregator = combination.aggregator
         terms = [regulariser.name for regulariser in regularisers if set(regulariser.tasks) & set(tasks)]
-        done = Step(dict.fromkeys(tasks, 0.0), shares, terms=dict.fromkeys(terms, 0.0))
+        done = Step(dict.fromkeys(tasks, 0.0), shares, terms=dict.fromkeys(terms, 0.0), scales=self.scales)
         taken = self._taken(tasks, combination)
         apart = aggregator is not None or bool(taken.parameters) or any(task in self.layer_factors for task in tasks)
         passes = self._passes(rounds, tasks if apart else None, combination.average)
         fault: NonFiniteLoss | None = None
         try:
-            done.factors = self._factors(passes, tasks, combination, seeds)
+            done.factors = self._factors(passes, done, combination, seeds)
             with self._draws(seeds):
                 if apart:
                     self._task_by_task(passes, done, taken)
@@ -117,8 +125,12 @@ class Backward:
         if self.processes.count > 1:
             self._add_up(taken.parameters)
         self._penalise(done)
-        _learn_weights(combination, done.losses)
+        _learn_weights(combination, _scalarized(done.losses, done.shares, combination))
         return done
+
+    def _begin(self, combination: Combination, regularisers: Sequence[Regulariser]) -> None:
+        self.regularisers = regularisers
+        self.scales = self.constant_losses if combination.loss_scale == "constant" else {}
 
     def _taken(self, tasks: list[str], combination: Combination) -> TaskGradients:
         """What is moved aside task by task: for the aggregator, for the optimizer, or nothing."""
@@ -163,8 +175,9 @@ class Backward:
 
         Nothing where a loss is not finite: the step itself says so.
         """
-        self.regularisers = regularisers
-        tasks = list(shares_of_rounds(rounds, combination.average))
+        self._begin(combination, regularisers)
+        shares = shares_of_rounds(rounds, combination.average)
+        tasks = list(shares)
         before = [(parameter, parameter.grad) for parameter in self.model.parameters()]
         for parameter, _ in before:
             parameter.grad = None
@@ -182,8 +195,9 @@ class Backward:
         self.processes.add_numbers(done.losses)
         if broken:
             return {}
+        scalarized = _scalarized(done.losses, shares, combination)
         with seeded_rng(*seeds, "combine"):
-            factors = torch.tensor(list(combination.scalarizer.factors(done.losses).values()), dtype=torch.float64)
+            factors = torch.tensor(list(combination.scalarizer.factors(scalarized).values()), dtype=torch.float64)
         return {group: factors[:, None] * gramian * factors for group, gramian in taken.gramians().items()}
 
     # --- one packed pass for all tasks, or a pass for each ------------------------------------------------------
@@ -220,7 +234,8 @@ class Backward:
                 losses = self._losses(round_pass, done)
             values = {task: loss.item() for task, loss in losses.items()}
             # not known yet where this is the only pass, whose losses are the step's
-            done.factors = done.factors or combination.scalarizer.factors(values)
+            if not done.factors:
+                done.factors = combination.scalarizer.factors(_scalarized(values, done.shares, combination))
             for task, value in values.items():
                 done.losses[task] += value
             torch.stack([done.factors[task] * loss for task, loss in losses.items()]).sum().backward()
@@ -248,16 +263,17 @@ class Backward:
             raise fault
 
     def _factors(
-        self, passes: dict[str, list[RoundPass]], tasks: list[str], combination: Combination, seeds: tuple[int, int]
+        self, passes: dict[str, list[RoundPass]], done: Step, combination: Combination, seeds: tuple[int, int]
     ) -> dict[str, float]:
         """What the scalarizer multiplies each task's gradient with; {} where only the pass itself will tell."""
-        scalarizer = combination.scalarizer
+        scalarizer, tasks = combination.scalarizer, list(done.losses)
         if scalarizer.affine:
             with seeded_rng(*seeds, "combine"):
                 return scalarizer.factors(dict.fromkeys(tasks, 1.0))
         if self.processes.count == 1 and list(passes) == [""] and len(passes[""]) == 1:
             return {}
-        return scalarizer.factors(self._look_ahead(passes, tasks, seeds))
+        losses = self._look_ahead(passes, tasks, seeds)
+        return scalarizer.factors(_scalarized(losses, done.shares, combination))
 
     def _aggregate(self, taken: TaskGradients, done: Step, aggregator: Aggregator, seeds: tuple[int, int]) -> None:
         done.gramians = taken.gramians()
@@ -330,7 +346,9 @@ class Backward:
                 f"{item}s; a loss gives one value per {item}: [{len(labels)}].",
                 "bad-loss-shape",
             )
-        return values if words is None else words.mean(values)
+        if words is not None:
+            values = words.mean(values)
+        return values / self.scales[task] if task in self.scales else values
 
     def _look_ahead(
         self, passes: dict[str, list[RoundPass]], tasks: list[str], seeds: tuple[int, int]
@@ -370,6 +388,14 @@ class Backward:
         finally:
             for hook in hooks:
                 hook.remove()
+
+
+def _scalarized(losses: dict[str, float], shares: dict[str, float], combination: Combination) -> dict[str, float]:
+    """The losses as the scalarizer weighs them. Where a task's share is one of examples, it weighs the mean loss, and
+    the share acts afterwards: weights that are learnt from the losses do not undo what the sampler deals out."""
+    if combination.average != "examples":
+        return losses
+    return {task: loss / shares[task] for task, loss in losses.items()}
 
 
 def _learn_weights(combination: Combination, losses: dict[str, float]) -> None:

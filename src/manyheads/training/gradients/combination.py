@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from manyheads.config.training import Average, CombineSettings
+from manyheads.config.training import Average, CombineSettings, LossScale
 from manyheads.parts.aggregators.base import Aggregator
 from manyheads.parts.scalarizers.base import Scalarizer
 
@@ -24,6 +24,7 @@ class Combination(nn.Module):
         layers: Sequence[int] | None = None,
         copies: torch.dtype | None = None,
         average: Average = "step",
+        loss_scale: LossScale = "raw",
     ) -> None:
         super().__init__()
         self.scalarizer = scalarizer
@@ -31,12 +32,15 @@ class Combination(nn.Module):
         self.layers = layers  # of the encoder, on which the aggregator acts; None: on all that tasks share
         self.copies = copies  # type of the task gradients kept aside; None: as they are
         self.average: Average = average  # what a task's loss is the mean of
+        self.loss_scale: LossScale = loss_scale  # what it is divided by
 
 
-def build_combination(settings: CombineSettings, tasks: Sequence[str]) -> Combination:
+def build_combination(settings: CombineSettings, tasks: Sequence[str], default_average: Average) -> Combination:
     """The parts that a recipe names; `tasks/compatibility.py` has said that they go together."""
     scalarizer: Scalarizer = settings.losses.build("scalarizers", tasks)
+    average = settings.average or default_average
     if settings.gradients is None:
-        return Combination(scalarizer, average=settings.average)
+        return Combination(scalarizer, average=average, loss_scale=settings.loss_scale)
     aggregator: Aggregator = settings.gradients.build("aggregators", tasks)
-    return Combination(scalarizer, aggregator, settings.layers, COPIES[settings.copies], settings.average)
+    copies = COPIES[settings.copies]
+    return Combination(scalarizer, aggregator, settings.layers, copies, average, settings.loss_scale)

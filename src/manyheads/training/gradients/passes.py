@@ -46,6 +46,7 @@ def divisors_of(rounds: list[list[Batch]], average: Average) -> list[dict[str, i
     """Round by round, what the losses of a task's examples are divided by; their sum is the task's loss of the step.
 
     step    N_i, the task's examples in all rounds: every example counts alike, however many batches the task has
+    examples  ΣN_i, all tasks' examples in all rounds: tasks weigh as their shares of the step
     batch   k·n_ij, the step's k rounds times the examples of the task's batch in round j: the mean over rounds of the
             batches' means, in which a round without the task counts 0
 
@@ -57,15 +58,23 @@ def divisors_of(rounds: list[list[Batch]], average: Average) -> list[dict[str, i
             counts[batch.task] = counts.get(batch.task, 0) + len(batch.indices)
     if average == "step":
         return [counts] * len(rounds)
+    if average == "examples":
+        return [dict.fromkeys(counts, sum(counts.values()))] * len(rounds)
     trained_rounds = sum(1 for batches in rounds if batches)
     return [{batch.task: trained_rounds * len(batch.indices) for batch in batches} for batches in rounds]
 
 
 def shares_of_rounds(rounds: list[list[Batch]], average: Average) -> dict[str, float]:
-    """Of each task, in which share of the rounds it is, where that is part of its loss; else 1."""
+    """Of each task, its share of the step's examples, or of its rounds, where that is part of its loss; else 1."""
     tasks = [batch.task for batches in rounds for batch in batches]
     if average == "step":
         return dict.fromkeys(tasks, 1.0)
+    if average == "examples":
+        counts: dict[str, int] = {}
+        for batches in rounds:
+            for batch in batches:
+                counts[batch.task] = counts.get(batch.task, 0) + len(batch.indices)
+        return {task: count / sum(counts.values()) for task, count in counts.items()}
     trained_rounds = sum(1 for batches in rounds if batches)
     return {task: tasks.count(task) / trained_rounds for task in tasks}
 

@@ -1,0 +1,112 @@
+"""Heads that are not one linear map learn for a while on states of the frozen encoder, before all of it learns."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+
+from manyheads.model.multitask import ManyHeads, evaluating
+from manyheads.model.task_tokens import FrozenStates, TaskTokens
+from manyheads.parts.samplers import Batch
+from manyheads.parts.scalarizers import Sum
+from manyheads.seeding import generator
+from manyheads.tokens.packing import Sequence
+from manyheads.training.frozen_cache import PIECE, states_of
+from manyheads.training.gradients.backward import Backward
+from manyheads.training.gradients.combination import Combination
+
+STEPS = 200
+BATCH_SIZE = 32
+LEARNING_RATE = 1e-3
+MOST_STATES = 200_000  # of each task, kept in memory
+
+
+def warm_up_heads(
+    model: ManyHeads,
+    train: dict[str, TaskTokens],
+    rows: dict[str, np.ndarray],
+    tasks: list[str],
+    seed: int,
+    progress: Callable[[int], None] = lambda completed: None,
+) -> None:
+    """AdamW on the heads of `tasks` and of tasks that share them, all together; the encoder is not run again.
+
+    `rows`: of each task, which may be learnt from; fewer where they have very many states.
+    """
+    data: dict[str, TaskTokens] = {}
+    usable: dict[str, np.ndarray] = {}
+    for name in rows:
+        if (model.tasks[name].head_of or name) in tasks:
+            data[name], usable[name] = _with_states(model, train[name], rows[name], seed)
+    learning: list[torch.nn.Parameter] = []
+    encoder_learns = {parameter: parameter.requires_grad for parameter in model.encoder.parameters()}
+    model.encoder.requires_grad_(False)
+    for name in tasks:
+        for parameter in (*model.head(name).parameters(), *_group_parameters(model, name)):
+            if parameter.requires_grad and not any(parameter is known for known in learning):
+                learning.append(parameter)
+    optimizer = torch.optim.AdamW(learning, lr=LEARNING_RATE, weight_decay=0.01)
+    backward = Backward(model, data, tokens_per_pass=2**30, autocast=nullcontext)
+    combination = Combination(Sum(list(data)))
+    model.train()
+    for step in range(STEPS):
+        for group in optimizer.param_groups:
+            group["lr"] = LEARNING_RATE * (1 - step / STEPS)
+        for layer in sorted({model.head(name).pooling.layer for name in data}):
+            batches = []
+            for name in data:
+                if model.head(name).pooling.layer == layer:
+                    batches.append(Batch(name, _draw(usable[name], seed, name, step)))
+            backward.step([batches], combination, (seed, -1 - step))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        progress(step + 1)
+    for parameter, learns in encoder_learns.items():
+        parameter.requires_grad_(learns)
+
+
+def _group_parameters(model: ManyHeads, task: str) -> list[torch.nn.Parameter]:
+    """Of a layer that several tasks' encodings share."""
+    encoding = model.head(task).encoding
+    return [] if encoding.group is None else list(encoding.layer.parameters())
+
+
+def _draw(rows: np.ndarray, seed: int, task: str, step: int) -> np.ndarray:
+    rng = generator(seed, "warm up", task, step)
+    return rng.choice(rows, size=min(BATCH_SIZE, len(rows)), replace=False)
+
+
+def _with_states(model: ManyHeads, tokens: TaskTokens, rows: np.ndarray, seed: int) -> tuple[TaskTokens, np.ndarray]:
+    """The same examples with the states that their pooling reads, of as many rows as there is room for."""
+    task = tokens.task.name
+    layer = model.head(task).pooling.layer
+    sequences_of: dict[int, list[Sequence]] = {}
+    room = MOST_STATES
+    for row in generator(seed, "warm up", task).permutation(rows).tolist():
+        sequences_of[row] = tokens.inputs(model, row)
+        room -= sum(map(_kept_states, sequences_of[row]))
+        if room <= 0:
+            break
+    chosen = sorted(sequences_of)
+    sides = len(sequences_of[chosen[0]])
+    lengths = np.zeros((len(tokens), sides), dtype=np.int64)  # none of rows that were not chosen
+    pieces: list[np.ndarray] = []
+    with evaluating(model):
+        for first in range(0, len(chosen), PIECE):
+            sequences: list[Sequence] = []
+            for row in chosen[first : first + PIECE]:
+                sequences += sequences_of[row]
+                lengths[row] = [_kept_states(sequence) for sequence in sequences_of[row]]
+            pieces.append(states_of(model, sequences, layer, whole=False).numpy())
+    with_states = copy.copy(tokens)
+    starts = np.r_[0, np.cumsum(lengths)]
+    with_states.frozen = FrozenStates(layer, False, np.concatenate(pieces), starts, sides)
+    return with_states, np.array(chosen)
+
+
+def _kept_states(sequence: Sequence) -> int:
+    return len(sequence.ids) if sequence.positions_needed == "all" else 1

@@ -1,0 +1,48 @@
+"""Losses on one scale: what each task's loss is for a model that knows nothing but the base rate."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.config.recipe import Recipe
+from manyheads.errors import UserError
+from manyheads.inference.evaluate import fixed_subset
+from manyheads.model.multitask import ManyHeads
+from manyheads.model.task_tokens import TaskTokens
+from manyheads.training.linear_solver import best_constant_loss
+
+LABELS = 20_000  # of each task, at most
+SMALLEST = 1e-3  # a loss that is nearly 0 without learning anything is no scale
+
+
+def constant_losses(model: ManyHeads, train: dict[str, TaskTokens], recipe: Recipe) -> dict[str, float]:
+    """Task → min over constant outputs o of mean loss(o, y) over its labels; 1 where a loss compares examples.
+
+    With cross-entropy it is the entropy of the classes, with squared errors on the standard scale 1.
+    """
+    losses = {}
+    for name, tokens in train.items():
+        loss = model.head(name).loss
+        if loss.whole_batch:
+            losses[name] = 1.0
+            continue
+        labels = _labels(tokens, fixed_subset(tokens, LABELS, recipe.seed))
+        losses[name] = best_constant_loss(labels, loss, loss.outputs)
+        if losses[name] < SMALLEST:
+            raise UserError(
+                f"{recipe.location('tasks', name)}: the best constant prediction has a loss of {losses[name]:.2g}, so "
+                "there is next to nothing to learn (nearly all labels are equal?). Check the labels, or set "
+                "combine.loss_scale to raw.",
+                "constant-labels",
+            )
+    return losses
+
+
+def _labels(tokens: TaskTokens, rows: np.ndarray) -> Tensor:
+    assert tokens.labels is not None
+    if tokens.label_places is not None:
+        return tokens.word_labels(rows.tolist())
+    labels = tokens.labels[torch.from_numpy(rows)]
+    return labels.double() if labels.is_floating_point() else labels

@@ -1,0 +1,78 @@
+"""`training.budget`: passes, examples, steps or minutes, with samplers that deal out examples and with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from manyheads import load_recipe, train
+from manyheads.errors import UserError
+from manyheads.training.plan import make_plan
+
+ToyRecipe = Callable[..., dict[str, Any]]  # 36 and 27 rows of train
+
+
+def plan_of(toy_recipe: ToyRecipe, budget: dict[str, Any] | None, sampler: Any = "mixture", **training: Any) -> Any:
+    settings = {"batch_size": 8, **training}
+    if budget is not None:
+        settings["budget"] = budget
+    return make_plan(load_recipe(toy_recipe(training=settings, sampler=sampler)), timed=False)
+
+
+def examples_of(plan: Any) -> dict[str, int]:
+    return {task.task: round(task.passes * task.examples) for task in plan.tasks}
+
+
+def test_passes_are_dealt_out_by_the_sampler(toy_recipe: ToyRecipe) -> None:
+    equal = {"name": "mixture", "alpha": 1, "max_passes": None}
+    plan = plan_of(toy_recipe, {"passes": 2}, equal)
+    assert examples_of(plan) == {"mood": 72, "near": 54}
+    assert (plan.steps, plan.epochs) == (round(126 / 8), 2)
+    half = plan_of(toy_recipe, {"passes": 0.5}, equal)
+    assert (sum(examples_of(half).values()), half.epochs) == (32, 1)
+
+
+def test_examples_and_steps(toy_recipe: ToyRecipe) -> None:
+    assert sum(examples_of(plan_of(toy_recipe, {"examples": 100})).values()) == 100
+    plan = plan_of(toy_recipe, {"steps": 11})
+    assert (plan.steps, sum(examples_of(plan).values())) == (11, 88)
+
+
+def test_a_sampler_that_deals_out_batches_is_cut_where_the_budget_ends(toy_recipe: ToyRecipe) -> None:
+    plan = plan_of(toy_recipe, {"examples": 200}, "batch-round-robin")
+    drawn = sum(examples_of(plan).values())
+    assert 200 <= drawn < 200 + 16
+    assert plan_of(toy_recipe, {"steps": 23}, "batch-round-robin").steps == 23
+
+
+def test_epochs_take_its_place_and_both_are_refused(toy_recipe: ToyRecipe) -> None:
+    recipe = load_recipe(toy_recipe(training={"epochs": 2}))
+    assert (recipe.training.budget, recipe.training.epochs) == (None, 2)
+    with pytest.raises(UserError, match="'epochs' and 'budget' both say how long"):
+        load_recipe(toy_recipe(training={"epochs": 2, "budget": {"passes": 2}}))
+    with pytest.raises(UserError, match="expected exactly one of 'passes', 'examples', 'steps', 'minutes'"):
+        load_recipe(toy_recipe(training={"budget": {"passes": 2, "steps": 3}}))
+    with pytest.raises(UserError, match="phases have lengths of their own"):
+        load_recipe(toy_recipe(training={"budget": {"passes": 2}}, phases=[{"epochs": 1}]))
+
+
+def test_a_recipe_that_was_written_out_says_the_same(toy_recipe: ToyRecipe) -> None:
+    contents = [toy_recipe(training={"budget": {"passes": 2}}), toy_recipe(phases=[{"epochs": 1}]), toy_recipe()]
+    for content in contents:
+        content = {**content, "defaults": None}
+        recipe = load_recipe(content)
+        assert load_recipe(yaml.safe_load(recipe.to_yaml())).training == recipe.training
+
+
+def test_minutes_become_examples_in_the_runs_recipe(toy_recipe: ToyRecipe, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = load_recipe(toy_recipe(training={"batch_size": 8, "budget": {"minutes": 0.01}}, sampler="mixture"))
+    run = train(recipe)
+    assert "budget: 0.01 minutes are about" in capsys.readouterr().err
+    budget = run.recipe.training.budget
+    assert budget is not None
+    assert budget.minutes is None
+    assert budget.examples is not None
+    assert sum(run.metrics["examples_seen"].values()) == pytest.approx(budget.examples, abs=2)
