@@ -48,7 +48,7 @@ def recipe_of(data: Path, encoder: Path, **changes: Any) -> dict[str, Any]:
     }
     settings["data"]["dev_share"] = 0.3
     settings["training"] = {"epochs": 4, "batch_size": 6, "learning_rate": 5e-3, "average_weights": 0.5}
-    return {**settings, "evaluate": {"select": 0.3}, **changes}
+    return {**settings, "evaluate": {"select": 0.3, "calibrate": True}, **changes}
 
 
 @pytest.fixture(scope="module")
