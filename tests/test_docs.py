@@ -91,7 +91,7 @@ def test_add_my_own_head_or_loss_as_the_page_says(toy_encoder: Path, tmp_path: P
     result = manyheads("train", tmp_path / "own.yaml", *small(tmp_path, toy_encoder))
     assert result.returncode == 0, result.stderr
     assert "(losses/huber, heads/gated)" in result.stderr
-    assert "(single, head-pooler, gated, huber)" in result.stderr
+    assert "(single, mean, gated, huber)" in result.stderr
     own = tmp_path / "my_parts.py"
     prediction = manyheads("predict", tmp_path / "runs" / "own", "--text", "a good film", "--imports", own)
     assert float(prediction.stdout) == float(prediction.stdout)

@@ -15,13 +15,22 @@ def test_demo_trains_compares_and_predicts(tmp_path: Path) -> None:
     words = ("training.max_steps=2", "evaluate.max_examples=20", "--output", tmp_path)
     result = manyheads("demo", *words)
     assert result.returncode == 0, result.stderr
-    for shown in ("before training", "sentiment", "paraphrase", "similarity", "accuracy", "pearson", "overall"):
+    for shown in (
+        "frozen probe",
+        "majority",
+        "sentiment",
+        "paraphrase",
+        "similarity",
+        "accuracy",
+        "pearson",
+        "overall",
+    ):
         assert shown in result.stdout
     assert "Can a cat chase a dog? / Can a dog chase a cat?" in result.stdout
     assert "installed wheel" in result.stderr
     metrics = json.loads((tmp_path / "demo" / "metrics.json").read_text())
     assert metrics["dev"]["examples"] == {"sentiment": 400, "paraphrase": 400, "similarity": 400}
-    assert metrics["before"]["examples"] == {"sentiment": 20, "paraphrase": 20, "similarity": 20}
+    assert metrics["frozen"]["examples"] == metrics["dev"]["examples"]
 
 
 @pytest.mark.slow
@@ -29,7 +38,7 @@ def test_papers_data_writes_the_courses_prediction_files(shared_data: Path, toy_
     """The recipe as shipped on the real files, with a small encoder: every dev and test row gets its prediction."""
     result = manyheads(
         "train", "best", f"data.root={shared_data}", f"encoder={toy_encoder}", f"output={tmp_path}",
-        "training.max_steps=2", "evaluate.max_examples=50",
+        "training.max_steps=2", "evaluate.max_examples=50", "training.probe=false",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("qqp: 2 bad rows of dev skipped") == 2

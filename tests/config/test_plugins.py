@@ -57,7 +57,7 @@ def test_own_parts_train_are_said_and_open_again(own: Path, recipe_file: Callabl
     assert refused.stderr.count("--imports") == 1, "one advice, with the full path"
     assert manyheads("predict", run / "best", *texts, "--imports", own).stdout == found.stdout
     check_refused(manyheads("predict", run / "best", *texts), "losses/absolute", "--imports my_parts.py")
-    check_refused(manyheads("evaluate", run), "unknown loss 'absolute'", f"--imports {own}", "[unknown-part]")
+    check_refused(manyheads("evaluate", run), "losses/absolute was registered by", f"--imports {own}", "[unknown-part]")
     assert manyheads("evaluate", run, "--imports", own, "-q").returncode == 0
     check_refused(manyheads("report", run), "unknown loss 'absolute'", f"--imports {own}")
     assert manyheads("report", run, "--imports", own).returncode == 0

@@ -58,6 +58,7 @@ def finished_runs(trained: Path, toy_data: Path) -> Path:
 
 def write_study(folder: Path, encoder: Path) -> Path:
     base = {
+        "defaults": "0.1",
         "encoder": str(encoder),
         "data": {"dev_share": 0.4},  # of three rows a correlation is mostly undefined
         "tasks": {"mood": {"train": "mood.csv"}, "near": {"train": "near.tsv", "range": [0, 5]}},

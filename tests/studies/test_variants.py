@@ -192,6 +192,11 @@ def test_what_is_the_same_run(tmp_path: Path, toy_encoder: Path) -> None:
             "nothing-to-compare",
         ),
         ({"variants": {"a": {"seed": 5}}}, "variants.a: a study sets the seed", "seed-is-set"),
+        (
+            {"variants": {"a": {"training.epochs": None, "training.budget.minutes": 5}}},
+            "minutes differ from run to run",
+            "minutes-in-study",
+        ),
         ({"variants": {"a": {"grid": {"training.epochs": []}}}}, "grid.training.epochs", None),
         ({"variants": {"a": {}}, "metrics": ["sst", "sst"]}, "'sst' is named twice", None),
         ({"variants": {"a": {}}, "metrics": ["sts", "st"]}, "metrics: no task 'st'. Did you mean", "unknown-task"),

@@ -68,7 +68,8 @@ def test_a_recipe_that_was_written_out_says_the_same(toy_recipe: ToyRecipe) -> N
 
 
 def test_minutes_become_examples_in_the_runs_recipe(toy_recipe: ToyRecipe, capsys: pytest.CaptureFixture[str]) -> None:
-    recipe = load_recipe(toy_recipe(training={"batch_size": 8, "budget": {"minutes": 0.01}}, sampler="mixture"))
+    uncapped = {"name": "mixture", "max_passes": None}
+    recipe = load_recipe(toy_recipe(training={"batch_size": 8, "budget": {"minutes": 0.01}}, sampler=uncapped))
     run = train(recipe)
     assert "budget: 0.01 minutes are about" in capsys.readouterr().err
     budget = run.recipe.training.budget

@@ -48,7 +48,7 @@ def recipe_of(data: Path, encoder: Path, **changes: Any) -> dict[str, Any]:
     }
     settings["data"]["dev_share"] = 0.3
     settings["training"] = {"epochs": 4, "batch_size": 6, "learning_rate": 5e-3, "average_weights": 0.5}
-    return {**settings, "evaluate": {"select": 0.3}, **changes}
+    return {**settings, "evaluate": {"select": 0.3, "calibrate": True}, **changes}
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_the_majority_by_hand(run: Run) -> None:
 def test_without_calibration_all_is_as_before(run: Run, toy_encoder: Path, tmp_path: Path) -> None:
     """`defaults: 0.1` has it off: probabilities are the model's own, classes are predicted from 0.5 on."""
     tasks = ["mood", "topics"]
-    recipe = recipe_of(write_data(tmp_path), toy_encoder, defaults="0.1", training={"epochs": 1})
+    recipe = recipe_of(write_data(tmp_path), toy_encoder, training={"epochs": 1}, evaluate={"select": 0.3})
     plain = train(load_recipe(recipe, {"tasks": tasks}), quiet=True)
     assert plain.recipe.evaluate.calibrate is False
     assert "calibration" not in plain.metrics

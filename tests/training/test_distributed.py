@@ -118,7 +118,7 @@ def test_two_processes_train_what_one_does(recipe_file: Callable[..., Path], toy
         training={"epochs": 2, "accumulate": 2, **SMOOTH},
         regularise=[{"name": "l2", "weight": 0.05}, {"name": "bregman", "weight": 0.5}, "anchor"],
         checkpoint={"every_steps": 4},
-        evaluate={"train_examples": 10},
+        evaluate={"train_examples": 10, "calibrate": True},
     )
     alone = manyheads("train", file, "name=alone", "--quiet")
     assert alone.returncode == 0, alone.stderr

@@ -75,7 +75,11 @@ def test_the_command_tells_and_writes_nothing(recipe_file: Callable[..., Path], 
     shares = {one["task"]: one["share_of_examples"] for one in found["tasks"]}
     seen = trained["examples_seen"]
     assert shares == pytest.approx({task: count / sum(seen.values()) for task, count in seen.items()})
-    check_refused(manyheads("plan", file, "sampler.until=x"), "sampler.until: no task 'x'", "[bad-recipe]")
+    check_refused(
+        manyheads("plan", file, "sampler.name=batch-round-robin", "sampler.until=x"),
+        "sampler.until: no task 'x'",
+        "[bad-recipe]",
+    )
 
 
 def test_samplers_that_choose_batch_sizes_are_shown_with_them(toy_recipe: ToyRecipe) -> None:

@@ -302,9 +302,10 @@ class EvaluateSettings(Model):
     dev part, the model over-fits; null measures dev only."""
     before: bool = False
     """Also evaluate before the first step."""
-    select: float | None = Field(0.05, gt=0, lt=1)
+    select: Annotated[float, Field(gt=0, lt=1)] | Literal["auto"] | None = "auto"
     """Share of train held out to choose best/ by, and when to pause or stop, so that dev is looked at only once, at the
-    end; rows of equal texts stay together. null chooses on dev."""
+    end; rows of equal texts stay together. 'auto' is 5 %, but at least 100 rows, of which a small task gives at most a
+    tenth of its own, and one of fewer than 100 none: its dev chooses. null chooses on dev."""
     calibrate: bool = True
     """Fit a temperature of each task with one right class, and a threshold of each class where several may be right, to
     the examples on which best/ is chosen; they are saved with the model, and every prediction uses them."""

@@ -19,6 +19,7 @@ from manyheads.studies.ranked_layers import describe_layers, ranked_layers
 from manyheads.studies.store import Result
 from manyheads.studies.transfer import TransferMatrix, baseline_rows, transfer_matrix
 from manyheads.studies.validation import (
+    check_budgets,
     check_columns,
     check_metrics,
     check_overrides,
@@ -128,7 +129,9 @@ class OpenStudy:
             tasks += [name for name in planned.recipe.tasks if name not in tasks]
         columns = self.study.metrics or [*tasks, OVERALL]
         check_columns(self.study, columns, tasks)
-        check_readings(self.study, columns, [planned.recipe for _, planned in self.runs])
+        recipes = [planned.recipe for _, planned in self.runs]
+        check_budgets(self.study, recipes)
+        check_readings(self.study, columns, recipes)
         check_published(self.study, columns, [row.name for row in self.variant_rows])
 
     def check_metrics(self) -> None:

@@ -97,6 +97,18 @@ def _check_overall_column(location: str, column: str, reading: str) -> None:
         )
 
 
+def check_budgets(study: Study, recipes: Iterable[Recipe]) -> None:
+    """A budget in minutes is another one on every machine, and at every moment."""
+    for recipe in recipes:
+        budget = recipe.training.budget
+        if budget is not None and budget.minutes is not None:
+            raise UserError(
+                f"{study.location('base')}: training.budget: minutes differ from run to run, so rows could not be "
+                "compared; name passes, examples or steps.",
+                code="minutes-in-study",
+            )
+
+
 def check_readings(study: Study, columns: list[str], recipes: Iterable[Recipe]) -> None:
     """Every run of a task must measure what a column reads of it."""
     location = study.location("metrics")

@@ -21,8 +21,9 @@ from manyheads.seeding import generator
 from manyheads.tasks.resolve import choose_reader, no_reader, resolve_task
 from manyheads.tasks.task import Task
 
-# Where a recipe leaves evaluate.select open, a task gives its share of rows to choose checkpoints on, but at least
-# USEFUL_SELECTED of them, and of a small task at most the share MOST_SELECTED.
+# `evaluate.select: auto`: a share of a task's rows, but at least USEFUL_SELECTED of them, of a small task at most the
+# share MOST_SELECTED
+SELECTED_SHARE = 0.05
 USEFUL_SELECTED = 100
 MOST_SELECTED = 0.1
 FEWEST_ROWS = 100  # a task with fewer gives none
@@ -247,14 +248,17 @@ class _TaskLoader:
     def _hold_out_selection(self, train: Dataset) -> tuple[Dataset, Dataset | None]:
         """Train, and what checkpoints are chosen on; None is dev."""
         share = self.recipe.evaluate.select
-        if share is not None and "select" not in self.recipe.evaluate.model_fields_set:
-            if len(train) < FEWEST_ROWS:
-                self.notes.append(f"{self.name}: too few rows to hold some out, so its dev chooses checkpoints")
-                return train, None
-            share = max(share, min(MOST_SELECTED, USEFUL_SELECTED / len(train)))
         if share is None:
             return train, None
-        return self._hold_out(train, "select", share)
+        if share != "auto":
+            train, select = self._hold_out(train, "select", share)
+            rows = f"{len(select):,} rows of train are held out"
+            self.notes.append(f"{self.name}: {rows} to choose checkpoints on (evaluate.select)")
+            return train, select
+        if len(train) < FEWEST_ROWS:
+            self.notes.append(f"{self.name}: too few rows to hold some out, so its dev chooses checkpoints")
+            return train, None
+        return self._hold_out(train, "select", max(SELECTED_SHARE, min(MOST_SELECTED, USEFUL_SELECTED / len(train))))
 
     def _hold_out(self, dataset: Dataset, split: str, share: float) -> tuple[Dataset, Dataset]:
         """A text is on one side only. Tasks that read the same rows hold out the same ones: none trains on what
