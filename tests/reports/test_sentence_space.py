@@ -15,6 +15,7 @@ from manyheads import Run, load_recipe, train
 from manyheads.inference.embeddings import embed_sentences, embed_texts
 from manyheads.reports.facts import RunFacts
 from manyheads.reports.findings import find_problems, nothing_found
+from manyheads.reports.headlines import headlines
 from manyheads.reports.pages.run import run_report
 from manyheads.reports.sentence_space import SentenceSpace, compare_spaces, pair_cosines
 
@@ -87,7 +88,8 @@ def test_spaces_are_compared_over_distinct_first_texts(toy_encoder: Path) -> Non
 def test_a_changed_space_is_a_finding(spaces: dict[str, SentenceSpace], said: str | None, smoke_run: Path) -> None:
     facts = RunFacts(smoke_run)
     facts.__dict__["sentence_spaces"] = spaces
-    findings = [finding for finding in find_problems(facts) if finding.text.startswith("The sentence space")]
+    problems = find_problems(facts, headlines(facts))
+    findings = [finding for finding in problems if finding.text.startswith("The sentence space")]
     if said is None:
         assert not findings
         assert ("sentences lie" in nothing_found(facts)) == bool(spaces)
