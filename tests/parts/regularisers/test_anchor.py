@@ -14,6 +14,7 @@ from manyheads.config.part import PartConfig
 from manyheads.encoder import Encoder
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.regularisers import build_regularisers
+from manyheads.parts.samplers import Batch
 from manyheads.tokens.packing import Sequence, pack
 from regularised_step import build, disturb, run
 from three_tasks import NAMES, ROUND, Rows, setting
@@ -28,11 +29,11 @@ READS = {
 
 
 def anchored_setting(folder: Path, **encoder: Any) -> tuple[ManyHeads, dict[str, Rows]]:
-    """One text and its first token; two texts and a lower layer; two texts and all tokens."""
+    """One text and its first token; two texts and a lower layer; two texts beside an input of both."""
     tasks = [
         a_task(name="a", labels=CLASSES, encoding="single", pooling="first"),
         a_task(name="b", labels=TWO, encoding="bi-concat", pooling=LOWER),
-        a_task(name="c", labels=NUMBERS, encoding="bi-siamese", pooling="mean"),
+        a_task(name="c", labels=NUMBERS, encoding="cross-bi", pooling="mean"),
     ]
     return setting(folder, tasks, **encoder)
 
@@ -114,6 +115,21 @@ def test_neighbours_have_the_masks_of_the_pass(toy_encoder: Path) -> None:
     assert done.terms["smart"] < 1e-15
     assert done.terms["bregman"] < 1e-15
     assert done.terms["anchor"] > 1e-3
+
+
+def test_the_term_does_not_depend_on_how_a_step_is_cut(toy_encoder: Path) -> None:
+    """Accumulated, or under a token budget: the same losses and gradient."""
+    model, data = anchored_setting(toy_encoder)
+    anchor = build("anchor")
+    anchor.begin(model)
+    disturb(model)
+    whole, done = run(model, data, [anchor])
+    halves = [[Batch(b.task, b.indices[:1]) for b in ROUND], [Batch(b.task, b.indices[1:]) for b in ROUND]]
+    for more in ({"rounds": halves}, {"tokens": 20}):
+        found, again = run(model, data, [anchor], **more)
+        assert again.losses == pytest.approx(done.losses, rel=1e-9)
+        for name, gradient in whole.items():
+            assert torch.allclose(found[name], gradient, atol=1e-11), name
 
 
 def test_weight_0_is_none() -> None:

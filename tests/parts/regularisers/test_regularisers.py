@@ -176,9 +176,8 @@ def test_smart_is_on_for_the_tasks_named(toy_encoder: Path) -> None:
         ("smart", {"sigma": 0.1}),
         ("smart", {"sigma": 0.1, "eta": 10.0, "form": "library"}),
         ("bregman", {}),
-        ("anchor", {}),
     ],
-    ids=["smart", "smart-library", "bregman", "anchor"],
+    ids=["smart", "smart-library", "bregman"],
 )
 def test_terms_do_not_depend_on_how_a_step_is_cut(
     name: str, options: dict[str, Any], toy_encoder: Path, monkeypatch: pytest.MonkeyPatch

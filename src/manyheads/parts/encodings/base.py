@@ -22,7 +22,7 @@ class Encoding(nn.Module):
     """
 
     texts: int  # how many text columns it takes
-    joins_texts = False  # whether an encoder input holds several of them
+    single_texts = slice(None)  # which of an example's inputs hold one text each
     gives: Literal["features", "cosine", "similarity"] = "features"  # the last two are predictions, from 0 to 1
     pooling = "trained"  # the pooling it has where a recipe names none
     features: int  # length of a feature vector

@@ -24,7 +24,7 @@ class Cross(Encoding):
     """
 
     texts = 2
-    joins_texts = True
+    single_texts = slice(0)
     separator = True  # whether special tokens stand between the sentences
 
     def __init__(self, width: int, *, segments: bool = True, special_tokens: Literal["once", "each"] = "once") -> None:

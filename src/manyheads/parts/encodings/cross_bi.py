@@ -22,6 +22,7 @@ class CrossBi(Encoding):
     """
 
     texts = 2
+    single_texts = slice(1, None)
 
     def __init__(self, width: int, *, segments: bool = True) -> None:
         super().__init__()

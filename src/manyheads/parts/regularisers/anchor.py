@@ -29,8 +29,8 @@ class Anchor(Regulariser):
     v is the mean of the last layer's token states of one text, with the dropout of the pass (`reads`: the state of the
     `first` or `last` token instead, for encoders whose sentence vector that is); v₀ comes from a copy of the encoder as
     it was when the term's first phase began, without dropout. An example of a bi-encoder has the mean of its two texts.
-    A task whose encoding joins two texts in one input has no sentence vectors, and no term. The copy is kept in
-    memory and in checkpoints, and each step costs it one forward pass.
+    An input that joins two texts has no sentence vector, and a task without other inputs has no term. The copy is kept
+    in memory and in checkpoints, and each step costs it one forward pass.
     """
 
     reruns = False
@@ -51,7 +51,7 @@ class Anchor(Regulariser):
 
     @classmethod
     def why_incompatible(cls, task: Task) -> str | None:
-        if not registry.find("encodings", task.encoding.name).factory.joins_texts:
+        if registry.find("encodings", task.encoding.name).factory.single_texts != slice(0):
             return None
         return f"encoding '{task.encoding.name}' of task '{task.name}' has no sentence vectors: it joins two texts"
 
@@ -70,8 +70,9 @@ class Anchor(Regulariser):
             start_vectors = self._vectors(self.start(packed.tokens), packed.tokens)
         distances = 1 - cosine(vectors, start_vectors)[:, 0]  # [sequences]
         terms = []
-        for (_, inputs), sequences, words in zip(forward_pass.batches, packed.where, packed.words, strict=True):
-            term = distances[sequences].view(len(inputs), -1).mean(dim=1)
+        for (task, inputs), sequences, words in zip(forward_pass.batches, packed.where, packed.words, strict=True):
+            single_texts = forward_pass.model.head(task).encoding.single_texts
+            term = distances[sequences].view(len(inputs), -1)[:, single_texts].mean(dim=1)
             if words is not None:
                 term = term[words.inputs]  # a value per word, whose mean over the example's words it is
             terms.append(term)
