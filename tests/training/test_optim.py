@@ -26,6 +26,11 @@ from resuming import check_resumed
 pytestmark = pytest.mark.numeric
 
 
+def one_rate(**settings: Any) -> Training:
+    """Training in which heads have no learning rate of their own, unless it is given."""
+    return Training(**{"head_learning_rate": None, "learning_rate": 5e-5, **settings})
+
+
 def test_rate_rises_then_falls_linearly_and_is_never_zero_in_use() -> None:
     found = [rate_factor(step, steps=10, warmup=0.3) for step in range(10)]
     assert found == pytest.approx([1 / 4, 2 / 4, 3 / 4, 1, 6 / 7, 5 / 7, 4 / 7, 3 / 7, 2 / 7, 1 / 7])
@@ -36,7 +41,7 @@ def test_rate_rises_then_falls_linearly_and_is_never_zero_in_use() -> None:
 def test_biases_and_norms_do_not_decay_and_frozen_tensors_are_left_out() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Embedding(5, 4), nn.Linear(4, 2))
     model[3].requires_grad_(False)
-    decayed, plain = parameter_groups(model, Training(weight_decay=0.02))
+    decayed, plain = parameter_groups(model, one_rate(weight_decay=0.02))
     assert [tuple(one.shape) for one in decayed["params"]] == [(4, 3), (5, 4)]
     assert [tuple(one.shape) for one in plain["params"]] == [(4,), (4,), (4,)]
     assert (decayed["weight_decay"], plain["weight_decay"]) == (0.02, 0.0)
@@ -44,9 +49,9 @@ def test_biases_and_norms_do_not_decay_and_frozen_tensors_are_left_out() -> None
 
 def test_task_weights_have_their_own_rate_and_no_decay() -> None:
     learnt = find("scalarizers", "uncertainty").factory(["a", "b"], learning_rate=0.03)
-    *_, group = parameter_groups(nn.Linear(2, 2), Training(weight_decay=0.5), [learnt])
+    *_, group = parameter_groups(nn.Linear(2, 2), one_rate(weight_decay=0.5), [learnt])
     assert (group["name"], group["weight_decay"], group["lr"], len(group["params"])) == ("task weights", 0.0, 0.03, 2)
-    optimizer = build_optimizer(nn.Linear(2, 2), Training(), [learnt])
+    optimizer = build_optimizer(nn.Linear(2, 2), one_rate(), [learnt])
     set_rates(optimizer, peak=1e-4, factor=0.5)
     assert [one["lr"] for one in optimizer.param_groups] == pytest.approx([5e-5, 5e-5, 0.015])
 
@@ -55,9 +60,9 @@ def test_task_weights_have_their_own_rate_and_no_decay() -> None:
 def test_task_weights_may_have_the_trainings_rate(name: str) -> None:
     """`learning_rate: null`: the one rate of the training, and that of a phase which has its own."""
     learnt = find("scalarizers", name).factory(["a", "b"], learning_rate=None)
-    *_, group = parameter_groups(nn.Linear(2, 2), Training(learning_rate=2e-5, weight_decay=0.5), [learnt])
+    *_, group = parameter_groups(nn.Linear(2, 2), one_rate(learning_rate=2e-5, weight_decay=0.5), [learnt])
     assert (group["name"], group["weight_decay"], group["lr"]) == ("task weights", 0.0, 2e-5)
-    optimizer = build_optimizer(nn.Linear(2, 2), Training(learning_rate=2e-5), [learnt])
+    optimizer = build_optimizer(nn.Linear(2, 2), one_rate(learning_rate=2e-5), [learnt])
     set_rates(optimizer, peak=1e-4, factor=0.5)
     assert [one["lr"] for one in optimizer.param_groups] == pytest.approx([5e-5, 5e-5, 5e-5])
 
@@ -73,7 +78,7 @@ def test_clipping_is_torchs_and_leaves_task_weights_alone(largest: float | None)
     learnt = find("scalarizers", "uncertainty").factory(["a"])
     next(learnt.parameters()).grad = torch.tensor(7.0)
     expected = torch.nn.utils.clip_grad_norm_(models[0].parameters(), largest or float("inf")).item()
-    assert clip_gradients(build_optimizer(models[1], Training(), [learnt]), largest) == pytest.approx(expected)
+    assert clip_gradients(build_optimizer(models[1], one_rate(), [learnt]), largest) == pytest.approx(expected)
     for one, other in zip(*(one.parameters() for one in models), strict=True):
         assert torch.allclose(one.grad, other.grad, rtol=1e-6)  # type: ignore[arg-type]
     assert next(learnt.parameters()).grad == 7
@@ -84,7 +89,7 @@ def test_one_step_of_adamw_by_hand() -> None:
     model = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         model.weight.fill_(2.0)
-    training = Training(learning_rate=0.1, weight_decay=0.5, epsilon=1e-6)
+    training = one_rate(learning_rate=0.1, weight_decay=0.5, epsilon=1e-6)
     optimizer = build_optimizer(model, training)
     model.weight.grad = torch.full_like(model.weight, 3.0)
     optimizer.step()
@@ -96,7 +101,7 @@ def test_betas_and_epsilon_of_the_second_step_by_hand() -> None:
     model = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         model.weight.fill_(0.0)
-    optimizer = build_optimizer(model, Training(learning_rate=0.1, weight_decay=0, betas=(0.5, 0.8), epsilon=0.7))
+    optimizer = build_optimizer(model, one_rate(learning_rate=0.1, weight_decay=0, betas=(0.5, 0.8), epsilon=0.7))
     w, m, v = 0.0, 0.0, 0.0
     for step, g in enumerate((3.0, -1.0), 1):
         model.weight.grad = torch.full_like(model.weight, g)
@@ -121,7 +126,7 @@ def test_two_steps_of_other_optimizers_by_hand(settings: dict[str, Any], expecte
     model = nn.Linear(1, 1, bias=False).double()
     with torch.no_grad():
         model.weight.fill_(2.0)
-    training = Training(learning_rate=0.1, weight_decay=0.5, betas=(0.5, 0.8), epsilon=1.0, **settings)
+    training = one_rate(learning_rate=0.1, weight_decay=0.5, betas=(0.5, 0.8), epsilon=1.0, **settings)
     optimizer = build_optimizer(model, training)
     for gradient, value in zip((3.0, -1.0), expected, strict=True):
         model.weight.grad = torch.full_like(model.weight, gradient)
@@ -167,12 +172,12 @@ def model(toy_encoder: Path) -> ManyHeads:
 
 def test_layer_decay_by_hand(model: ManyHeads) -> None:
     """lr of layer k − 1 = ξ·lr of layer k; the embeddings are layer 0."""
-    found = rates(model, Training(learning_rate=1e-3, layer_decay=0.5))
+    found = rates(model, one_rate(learning_rate=1e-3, layer_decay=0.5))
     assert found == pytest.approx({"layer 0": 2.5e-4, "layer 1": 5e-4, "layer 2": 1e-3, "head": 1e-3})
 
 
 def test_layer_decay_1_is_one_group(model: ManyHeads) -> None:
-    plain, decayed = (parameter_groups(model, Training(layer_decay=one)) for one in (1.0, 0.9))
+    plain, decayed = (parameter_groups(model, one_rate(layer_decay=one)) for one in (1.0, 0.9))
     assert [(one["name"], one["weight_decay"]) for one in plain] == [
         ("embeddings, layers 1–2, heads", 0.01),
         ("embeddings, layers 1–2, heads", 0.0),
@@ -187,14 +192,14 @@ def test_the_pooler_goes_with_the_last_layer(model: ManyHeads) -> None:
 def test_selected_layers_and_a_rate_for_heads(model: ManyHeads) -> None:
     """Paper A: lr·β for the chosen layers, lr·α for the others."""
     chosen = {"layers": [1], "chosen": 3.0, "others": 0.5}
-    found = rates(model, Training(learning_rate=1e-3, layer_learning_rates=chosen, head_learning_rate=0.02))  # type: ignore[arg-type]
+    found = rates(model, one_rate(learning_rate=1e-3, layer_learning_rates=chosen, head_learning_rate=0.02))  # type: ignore[arg-type]
     assert found == pytest.approx({"layer 0": 1e-3, "layer 1": 3e-3, "layer 2": 5e-4, "head": 0.02})
-    both = Training(learning_rate=1e-3, layer_learning_rates=chosen, layer_decay=0.5)  # type: ignore[arg-type]
+    both = one_rate(learning_rate=1e-3, layer_learning_rates=chosen, layer_decay=0.5)  # type: ignore[arg-type]
     assert rates(model, both) == pytest.approx({"layer 0": 2.5e-4, "layer 1": 1.5e-3, "layer 2": 5e-4, "head": 1e-3})
 
 
 def test_the_real_rate_is_stored_in_each_group(model: ManyHeads) -> None:
-    optimizer = build_optimizer(model, Training(layer_decay=0.5, head_learning_rate=0.02))
+    optimizer = build_optimizer(model, one_rate(layer_decay=0.5, head_learning_rate=0.02))
     set_rates(optimizer, peak=1e-2, factor=0.1)
     found = {group["name"]: group["lr"] for group in optimizer.param_groups}
     assert found == pytest.approx({"embeddings": 2.5e-4, "layer 1": 5e-4, "layer 2": 1e-3, "heads": 2e-3})

@@ -36,6 +36,11 @@ STEPS = 6
 PRESENT = [["a", "b"], ["a", "b"], ["a"], ["a", "b"], ["a", "b"], ["b"]]
 
 
+def one_rate(**settings: Any) -> Training:
+    """Training in which heads have no learning rate of their own, unless it is given."""
+    return Training(**{"head_learning_rate": None, "learning_rate": 5e-5, **settings})
+
+
 def gradients_of(task: str, step: int) -> Tensor:
     return torch.randn(3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(10 * step + ord(task)))
 
@@ -198,7 +203,7 @@ def reference(model: ManyHeads, data: dict[str, Any], training: Training, larges
 @pytest.mark.parametrize("tokens", [10**9, 25], ids=["one pass", "passes"])
 def test_steps_of_a_model_against_every_gradient_apart(on: Any, tokens: int, toy_encoder: Path) -> None:
     """With decay, clipping, weights of losses and a task that is absent; heads keep AdamW."""
-    training = Training(layer_factors_on=on, learning_rate=1e-2, weight_decay=0.3, epsilon=1e-2)
+    training = one_rate(layer_factors_on=on, learning_rate=1e-2, weight_decay=0.3, epsilon=1e-2)
     expected, data = setting(toy_encoder)
     reference(expected, data, training, largest=0.02)
     model, data = setting(toy_encoder)
@@ -220,7 +225,7 @@ def test_gradients_are_kept_apart_only_where_a_factor_asks_for_it(toy_encoder: P
     """Steps of tasks without factors are AdamW's own, in one pass."""
     model, data = setting(toy_encoder)
     optimizer = build_optimizer(
-        model, Training(layer_factors_on="updates"), layer_factors={"a": {1: 2.0}, "b": {1: 1.0}}
+        model, one_rate(layer_factors_on="updates"), layer_factors={"a": {1: 2.0}, "b": {1: 1.0}}
     )
     assert isinstance(optimizer, TaskAdamW)
     backward = Backward(model, data, 10**9, nullcontext)
