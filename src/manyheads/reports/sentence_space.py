@@ -39,9 +39,9 @@ def compare_spaces(model: ManyHeads, first_encoder: Encoder, texts: list[tuple[s
     sentences = [distinct[row] for row in spread_rows(len(distinct), SENTENCES)]
     before = pair_cosines(embed_sentences(model, first_encoder, sentences))
     after = pair_cosines(embed_sentences(model, model.encoder, sentences))
-    agreement = correlation("spearmanr", before, after)
-    if not np.isfinite(agreement):
-        agreement = 0.0  # all cosines are equal: they have no order
+    agreement = 0.0  # where all cosines are equal, they have no order
+    if np.ptp(before) > 0 and np.ptp(after) > 0:
+        agreement = correlation("spearmanr", before, after)
     return SentenceSpace(float(before.mean()), float(after.mean()), agreement)
 
 
