@@ -60,12 +60,10 @@ def evaluate(
     layout = _read_layout(columns, file_format, quoting)
     if not files:
         _check_no_layout("evaluate", layout)
+        _check_has_data(run)
     if is_model_folder(run):
-        if not files:
-            reason = "a model folder has no data of its own; name a FILE, or the run folder."
-            raise UserError(f"{run}: {reason}", code="no-evaluation-data")
         predictor = open_predictor(run, model, imports or ())
-        scores, about = predictor.evaluate(files, task, reporter=Reporter(quiet), **layout), predictor.about
+        scores, about = predictor.evaluate(files or [], task, reporter=Reporter(quiet), **layout), predictor.about
     else:
         opened = Run(run, model or "best", imports or ())
         scores = opened.evaluate(files or None, cast("Split | None", split), task, Reporter(quiet), **layout)
@@ -76,6 +74,14 @@ def evaluate(
     else:
         print_table(_score_lines(scores, measured), False)
     _say_left_out(scores)
+
+
+def _check_has_data(run: Path) -> None:
+    from manyheads.runs.run import is_model_folder
+
+    if is_model_folder(run):
+        reason = "a model folder has no data of its own; name a FILE, or the run folder."
+        raise UserError(f"{run}: {reason}", code="no-evaluation-data")
 
 
 def _score_lines(scores: Scores, measured: str) -> list[dict[str, Any]]:
@@ -150,22 +156,28 @@ def predict(
     layout = _read_layout(columns, file_format, quoting)
     if file is None:
         _check_no_layout("predict", layout, text_column)
-    opened = open_predictor(run, model, imports or ())
+    predictor = open_predictor(run, model, imports or ())
     # a bar on a terminal only: lines of progress would end up among predictions where both go into one file
     reporter = Reporter(quiet or not sys.stderr.isatty())
-    if every and file is not None:
-        ids, by_task = opened.predict_file_all(file, text_column, reporter, **layout)
-        _print_every_task(opened, ids, by_task, as_json)
+    if file is None:
+        _predict_texts(predictor, task, text, every, as_json)
     elif every:
-        lines = text or _stdin_lines()
-        by_task = opened.predict_all(_split_pairs(lines, any("\t" in line for line in lines)))
-        _print_every_task(opened, _numbers(lines), by_task, as_json)
-    elif file is not None:
-        ids, predictions = opened.predict_file(task, file, text_column, reporter, **layout)
-        _print_predictions(ids, predictions, as_json, with_ids=True)
+        ids, by_task = predictor.predict_file_all(file, text_column, reporter, **layout)
+        _print_every_task(predictor, ids, by_task, as_json)
     else:
-        predictions = opened.predict(task, _read_texts(text, opened.task(task).pair))
-        _print_predictions(_numbers(predictions), predictions, as_json, with_ids=False)
+        ids, predictions = predictor.predict_file(task, file, text_column, reporter, **layout)
+        _print_predictions(ids, predictions, as_json, with_ids=True)
+
+
+def _predict_texts(predictor: Predictor, task: str | None, texts: list[str] | None, every: bool, as_json: bool) -> None:
+    """Of texts on the command line or on stdin."""
+    if every:
+        lines = texts or _stdin_lines()
+        by_task = predictor.predict_all(_split_pairs(lines, any("\t" in line for line in lines)))
+        _print_every_task(predictor, _numbers(lines), by_task, as_json)
+        return
+    predictions = predictor.predict(task, _read_texts(texts, predictor.task(task).pair))
+    _print_predictions(_numbers(predictions), predictions, as_json, with_ids=False)
 
 
 def _read_layout(columns: str | None, file_format: str | None, quoting: str | None) -> FileLayout:

@@ -50,20 +50,28 @@ def _without(value: Any, annotation: Any, markers: tuple[Any, ...], left_out: se
         return GONE if _names_a_task(markers) and value in left_out else value
     if isinstance(value, BaseModel):
         return _model_without(value, markers, left_out)
-    if not isinstance(value, list | dict) or not value:
-        return value
-    remaining = []
+    if isinstance(value, list | dict) and value:
+        return _collection_without(value, annotation, markers, left_out)
+    return value
+
+
+def _collection_without(value: Any, annotation: Any, markers: tuple[Any, ...], left_out: set[str]) -> Any:
+    kept_list: list[Any] = []
+    kept_entries: dict[Any, Any] = {}
+    kept_keys: set[Any] = set()
     for path, child, child_annotation, child_markers in _children(value, annotation, markers):
         kept_child = _without(child, child_annotation, child_markers, left_out)
-        if kept_child is not GONE:
-            remaining.append((path[-1], kept_child))
+        if kept_child is GONE:
+            continue
+        kept_list.append(kept_child)
+        if kept_child is path[-1]:  # a key of a mapping is a child too
+            kept_keys.add(kept_child)
+        else:
+            kept_entries[path[-1]] = kept_child
     if isinstance(value, list):
-        kept_list = [child for _, child in remaining]
         return kept_list or GONE
-    # a key of the mapping is a child too: the entry stays if both its key and its value do
-    keys = {key for key, child in remaining if child is key}
-    kept_entries = {key: child for key, child in remaining if child is not key and key in keys}
-    return kept_entries or GONE
+    # an entry stays if both its key and its value do
+    return {key: child for key, child in kept_entries.items() if key in kept_keys} or GONE
 
 
 def _model_without(value: BaseModel, markers: tuple[Any, ...], left_out: set[str]) -> BaseModel:

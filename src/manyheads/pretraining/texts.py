@@ -25,25 +25,34 @@ def collect_texts(
 
     A single text that is too long becomes several. What has no ordinary token is left out.
     """
-    files = recipe.pretrain.files
-    columns = [_lines(Path(recipe.data.root or "."), file, recipe) for file in files]
-    texts = [(column,) for column in columns] if files else _of_tasks(recipe)
-    found: dict[bytes, Sequence] = {}
-    cut = 0
-    for sides in texts:
+    sequences: dict[bytes, Sequence] = {}  # by their ids: each once
+    cut_pairs = 0
+    for sides in _texts(recipe):
         tokens = tuple(tokenise(side, tokenizer) for side in sides)
-        room = longest - (
-            tokenizer.special_tokens.around_single if len(sides) == 1 else tokenizer.special_tokens.around_pair
-        )
+        is_pair = len(sides) == 2
+        room = longest - tokenizer.special_tokens.around_single
+        if is_pair:
+            room = longest - tokenizer.special_tokens.around_pair
         for row in range(len(tokens[0])):
-            parts = [np.asarray(column[row]) for column in tokens]
-            cut += len(parts) == 2 and sum(map(len, parts)) > room
-            starts = range(0, max(1, len(parts[0])), room) if len(parts) == 1 else [0]
-            for start in starts:
-                one = _frame(tokenizer, [parts[0][start : start + room], *parts[1:]], longest)
-                if np.isin(one.ids, vocabulary.ordinary).any():
-                    found.setdefault(one.ids.tobytes(), one)
-    return list(found.values()), cut
+            row_ids = [np.asarray(column[row]) for column in tokens]
+            pieces = [row_ids]
+            if is_pair:
+                cut_pairs += sum(map(len, row_ids)) > room
+            else:
+                pieces = [[row_ids[0][start : start + room]] for start in range(0, len(row_ids[0]), room)]
+            for piece in pieces:
+                sequence = _frame(tokenizer, piece, longest)
+                if np.isin(sequence.ids, vocabulary.ordinary).any():
+                    sequences.setdefault(sequence.ids.tobytes(), sequence)
+    return list(sequences.values()), cut_pairs
+
+
+def _texts(recipe: Recipe) -> list[tuple[Strings, ...]]:
+    """Columns of texts, or of both sides of pairs: of files, else of tasks."""
+    columns: list[tuple[Strings, ...]] = []
+    for file in recipe.pretrain.files:
+        columns.append((_lines(Path(recipe.data.root or "."), file, recipe),))
+    return columns or _of_tasks(recipe)
 
 
 def _of_tasks(recipe: Recipe) -> list[tuple[Strings, ...]]:

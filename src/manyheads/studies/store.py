@@ -35,7 +35,8 @@ RECORD_KEYS = (
     "predictions",
 )
 # what later versions added, with what a record has where it was written before: the type is checked on import
-OPTIONAL_KEYS: dict[str, type] = {"history": list, "pca": dict, "test": dict}
+OPTIONAL_KEYS: dict[str, type] = {"history": list, "pca": dict, "test": dict, "baselines": dict}
+BASELINES = ("majority", "frozen")  # as metrics.json names them: what every trained figure is held against
 PCA_EXAMPLES = 200  # of a task
 PCA_DIGITS = 3
 OLD_PREDICTIONS_KEY = "answers"  # as version 0.1 called them
@@ -64,6 +65,7 @@ class Result:
     history: list[Entry] = field(default_factory=list)  # an entry per evaluation, see docs/studies.md
     pca: dict[str, Record] = field(default_factory=dict)  # task → {"points", "labels", "explained"}; first seed only
     test: Record = field(default_factory=dict)  # {"metrics", "overall", "examples"}, where a test file has labels
+    baselines: Record = field(default_factory=dict)  # "majority", "frozen" → {task: {metric: value}}
 
 
 class ResultStore:
@@ -148,6 +150,9 @@ class ResultStore:
         }
         if "test" in metrics:
             record["test"] = metrics["test"]
+        baselines = {name: metrics[name]["metrics"] for name in BASELINES if name in metrics}
+        if baselines:
+            record["baselines"] = baselines
         if keep_pca:
             record["pca"] = _principal_components(run, {name: tensors[f"{name}.labels"] for name in names})
         _write(self.file(identity), record)

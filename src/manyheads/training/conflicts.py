@@ -77,15 +77,20 @@ class ConflictMeter:
         batches = batches_of(rounds)
         drawn = {batch.task for batch in batches}
         absent = [task for task in tasks if task not in drawn]
-        if phase.combination.aggregator is not None and phase.combination.layers is None and not absent:
-            now = self.share >= 1 or progress.step % FREE_EVERY == FREE_EVERY - 1
-            return Measured(tasks, None, 0.0) if now else None
-        if not self._affordable(batches, absent, progress):
-            return None
+        step_has_gramians = phase.combination.aggregator is not None and phase.combination.layers is None
+        if step_has_gramians and not absent:
+            if self.share >= 1 or progress.step % FREE_EVERY == FREE_EVERY - 1:
+                return Measured(tasks, None, 0.0)
+        elif self._affordable(batches, absent, progress):
+            return self._measure_with(absent, phase, rounds, progress.step)
+        return None
+
+    def _measure_with(self, absent: list[str], phase: Phase, rounds: list[Round], step: int) -> Measured | None:
+        """The gradients of a step's tasks, and of some that it does not have."""
         began = time.monotonic()
-        drawn_batches = [self._draw(task, progress.step) for task in absent]
+        drawn_batches = [self._draw(task, step) for task in absent]
         all_tasks = [*rounds[:-1], [*rounds[-1], *drawn_batches]]  # in no round of their own, which would count as one
-        gramians = self.backward.measure(all_tasks, phase.combination, (self.seed, progress.step), phase.regularisers)
+        gramians = self.backward.measure(all_tasks, phase.combination, (self.seed, step), phase.regularisers)
         if not gramians:
             return None
         order = list(dict.fromkeys(batch.task for batch in batches_of(all_tasks)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -39,40 +39,46 @@ def warm_up_heads(
     """
     data: dict[str, TaskTokens] = {}
     usable: dict[str, np.ndarray] = {}
+    tasks_of_layer: dict[int, list[str]] = {}
     for name in rows:
         if (model.tasks[name].head_of or name) in tasks:
             data[name], usable[name] = _with_states(model, train[name], rows[name], seed)
-    learning: list[torch.nn.Parameter] = []
-    encoder_learns = {parameter: parameter.requires_grad for parameter in model.encoder.parameters()}
-    model.encoder.requires_grad_(False)
-    for name in tasks:
-        for parameter in (*model.head(name).parameters(), *_group_parameters(model, name)):
-            if parameter.requires_grad and not any(parameter is known for known in learning):
-                learning.append(parameter)
-    optimizer = torch.optim.AdamW(learning, lr=LEARNING_RATE, weight_decay=0.01)
+            tasks_of_layer.setdefault(model.head(name).pooling.layer, []).append(name)
     backward = Backward(model, data, tokens_per_pass=2**30, autocast=nullcontext)
     combination = Combination(Sum(list(data)))
     model.train()
-    for step in range(STEPS):
-        for group in optimizer.param_groups:
-            group["lr"] = LEARNING_RATE * (1 - step / STEPS)
-        for layer in sorted({model.head(name).pooling.layer for name in data}):
-            batches = []
-            for name in data:
-                if model.head(name).pooling.layer == layer:
-                    batches.append(Batch(name, _draw(usable[name], seed, name, step)))
-            backward.step([batches], combination, (seed, -1 - step))
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        progress(step + 1)
-    for parameter, learns in encoder_learns.items():
-        parameter.requires_grad_(learns)
+    with _frozen_encoder(model):
+        optimizer = torch.optim.AdamW(_head_parameters(model, tasks), lr=LEARNING_RATE, weight_decay=0.01)
+        for step in range(STEPS):
+            optimizer.param_groups[0]["lr"] = LEARNING_RATE * (1 - step / STEPS)
+            for _, names in sorted(tasks_of_layer.items()):
+                batches = [Batch(name, _draw(usable[name], seed, name, step)) for name in names]
+                backward.step([batches], combination, (seed, -1 - step))
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            progress(step + 1)
 
 
-def _group_parameters(model: ManyHeads, task: str) -> list[torch.nn.Parameter]:
-    """Of a layer that several tasks' encodings share."""
-    encoding = model.head(task).encoding
-    return [] if encoding.group is None else list(encoding.layer.parameters())
+@contextmanager
+def _frozen_encoder(model: ManyHeads) -> Iterator[None]:
+    learning = [parameter for parameter in model.encoder.parameters() if parameter.requires_grad]
+    model.encoder.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)
+
+
+def _head_parameters(model: ManyHeads, tasks: list[str]) -> list[torch.nn.Parameter]:
+    """What learns of these tasks' heads, and of layers that several tasks' encodings share; each once."""
+    parameters: dict[torch.nn.Parameter, None] = {}
+    for name in tasks:
+        encoding = model.head(name).encoding
+        parameters |= dict.fromkeys(model.head(name).parameters())
+        if encoding.group is not None:
+            parameters |= dict.fromkeys(encoding.layer.parameters())
+    return [parameter for parameter in parameters if parameter.requires_grad]
 
 
 def _draw(rows: np.ndarray, seed: int, task: str, step: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -244,27 +245,36 @@ def _phase_sampler(
     )
     if number:
         phase_input = replace(phase_input, seed=seed_for(sampler_input.seed, "phase", number))
-    config = settings.sampler or recipe.sampler
-    budget = recipe.training.budget
+    build = partial((settings.sampler or recipe.sampler).build, "samplers")
+    budget, rounds_per_step = recipe.training.budget, recipe.training.accumulate
     try:
         if budget is not None and not recipe.phases:
-            build = partial(config.build, "samplers")
-            return sampler_within(budget, build, phase_input, recipe.training.accumulate)
-        sampler: Sampler = config.build("samplers", phase_input)
-        if settings.epochs or not settings.steps:
-            return sampler, sum(sampler.epochs)
-        # steps alone say how long the phase is
-        steps = _steps_at_epoch_ends(sampler, recipe.training.accumulate)[-1]
-        while steps < settings.steps:
-            missing_epochs = (settings.steps - steps) * phase_input.epochs // steps
-            phase_input = replace(phase_input, epochs=phase_input.epochs + max(1, missing_epochs))
-            sampler = config.build("samplers", phase_input)
-            steps = _steps_at_epoch_ends(sampler, recipe.training.accumulate)[-1]
-        return sampler, sum(sampler.epochs)
+            return sampler_within(budget, build, phase_input, rounds_per_step)
+        if settings.steps and not settings.epochs:
+            return _sampler_of_steps(build, phase_input, settings.steps, rounds_per_step)
+        sampler = build(phase_input)
     except ValueError as fault:
-        path: tuple[str | int, ...] = ("sampler",) if settings.sampler is None else ("phases", number, "sampler")
-        phase = f" (phase {number + 1} trains {', '.join(phase_input.sizes)})" if recipe.phases else ""
-        raise UserError(f"{recipe.location(*path)}: {fault}{phase}.", "bad-sampler") from None
+        location, phase = recipe.location("sampler"), ""
+        if settings.sampler is not None:
+            location = recipe.location("phases", number, "sampler")
+        if recipe.phases:
+            phase = f" (phase {number + 1} trains {', '.join(phase_input.sizes)})"
+        raise UserError(f"{location}: {fault}{phase}.", "bad-sampler") from None
+    return sampler, sum(sampler.epochs)
+
+
+def _sampler_of_steps(
+    build: Callable[[SamplerInput], Sampler], phase_input: SamplerInput, steps: int, rounds_per_step: int
+) -> tuple[Sampler, int]:
+    """The sampler of a phase of which only its steps are known: with as many epochs as they take."""
+    sampler = build(phase_input)
+    steps_so_far = _steps_at_epoch_ends(sampler, rounds_per_step)[-1]
+    while steps_so_far < steps:
+        missing_epochs = (steps - steps_so_far) * phase_input.epochs // steps_so_far
+        phase_input = replace(phase_input, epochs=phase_input.epochs + max(1, missing_epochs))
+        sampler = build(phase_input)
+        steps_so_far = _steps_at_epoch_ends(sampler, rounds_per_step)[-1]
+    return sampler, sum(sampler.epochs)
 
 
 def _steps_at_epoch_ends(sampler: Sampler, rounds_per_step: int) -> list[int]:

@@ -88,9 +88,6 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
         reporter.say(f"budget: {budget.minutes:g} minutes are about {examples:,} examples on this machine")
         recipe = with_examples(recipe, examples)
     schedule = _plan_schedule(recipe, model, datasets)
-    for phase in schedule.phases:
-        for regulariser in phase.regularisers:
-            regulariser.leave_out_incompatible(model.tasks)
     datasets.notes.extend(_truncation_notes(model, datasets))
     layer_factors = _layer_factors(recipe, encoder.encoder.depth)
     optimizer = build_optimizer(model, recipe.training, schedule.scalarizers, layer_factors)
@@ -176,7 +173,11 @@ def _plan_schedule(recipe: Recipe, model: ManyHeads, datasets: Datasets) -> Sche
         round_size=recipe.training.batch_size,
         whole_batch=frozenset(name for name in model.tasks if model.head(name).loss.whole_batch),
     )
-    return plan_schedule(recipe, sampler_input)
+    schedule = plan_schedule(recipe, sampler_input)
+    for phase in schedule.phases:
+        for regulariser in phase.regularisers:
+            regulariser.leave_out_incompatible(model.tasks)
+    return schedule
 
 
 def _layer_factors(recipe: Recipe, depth: int) -> dict[str, dict[int, float]]:

@@ -338,9 +338,22 @@ class Trainer:
         model = run.model.to(self.setup.accelerator.device)
         dev, calibration = predict_dev(model, self.folder, self.datasets, self.recipe, reporter)
         test = predict_test(model, self.folder, self.datasets, self.recipe, reporter)
-        metrics = {
-            "dev": dev,
-            "model": run.about,
+        metrics = {"dev": dev, "model": run.about, **self._training_metrics()}
+        if calibration:
+            metrics["calibration"] = calibration
+        end = {"event": "end", "dev": dev, "notes": self.datasets.notes}
+        if test:
+            metrics["test"] = end["test"] = test
+        self.write_log(end)
+        write_tasks(self.folder, model.tasks)  # calibrated, as those are whose predictions a report shows
+        write_text(self.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
+        reporter.say(f"trained {self.progress.step:,} steps in {duration(self.progress.seconds)} → {self.folder}")
+        for note in self.datasets.notes:
+            reporter.say(f"note: {note}")
+
+    def _training_metrics(self) -> dict[str, Any]:
+        """What metrics.json has beside the best model's figures: what it took, and what to hold them against."""
+        metrics: dict[str, Any] = {
             "best": {name or "overall": value for name, value in self.best.best.items()},
             "examples_seen": self.progress.examples,
             "pauses": self.pausing.history,
@@ -351,22 +364,12 @@ class Trainer:
             "data": self.data_fingerprints,
             "majority": majority_baseline(self.datasets, self.recipe),
         }
-        if calibration:
-            metrics["calibration"] = calibration
         if self.averaging:
-            metrics["averaged"] = self.averaging.final_metrics(self.datasets, self.recipe, reporter)
+            metrics["averaged"] = self.averaging.final_metrics(self.datasets, self.recipe, self.setup.reporter)
         frozen = baseline_of(self.log)
         if frozen is not None:
             metrics["frozen"] = frozen
         before = evaluation_before_training(self.log)
         if before is not None and self.datasets.selects_on_dev:
             metrics["before"] = before
-        end = {"event": "end", "dev": dev, "notes": self.datasets.notes}
-        if test:
-            metrics["test"] = end["test"] = test
-        self.write_log(end)
-        write_tasks(self.folder, model.tasks)  # calibrated, as those are whose predictions a report shows
-        write_text(self.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
-        reporter.say(f"trained {self.progress.step:,} steps in {duration(self.progress.seconds)} → {self.folder}")
-        for note in self.datasets.notes:
-            reporter.say(f"note: {note}")
+        return metrics
