@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from manyheads.studies.comparison import Cell, StudyTable, TableRow
 from manyheads.studies.config import Study
 from manyheads.studies.footer import TASK_CHECKPOINTS, detectable, footer
 from manyheads.studies.statistics import Difference
-from manyheads.studies.tables import number
+from manyheads.studies.study import open_study
+from manyheads.studies.tables import number, trivial
+from manyheads.training.loop import train
 
 
 def cell(seed_variance: float, example_variance: float) -> Cell:
@@ -35,3 +39,24 @@ def test_a_table_says_where_rows_choose_their_checkpoints_differently(kinds: lis
     rows = [TableRow(name, {"sst": cell(1e-6, 1e-8)}, 1, 1, 1, 1) for name in variants]
     table = StudyTable(study, {"sst": "sst"}, {"sst": 1.0}, "row 0", rows, {}, looks=1)
     assert (TASK_CHECKPOINTS in footer(table)) == said
+
+
+@pytest.mark.slow
+def test_rows_are_held_against_majority_and_probe(tmp_path: Path) -> None:
+    opened = open_study("own/board", "smoke", tmp_path, {}, seeds=[0])
+    [(identity, planned)] = opened.runs_of(["one model"])
+    run = train(planned.recipe.model_copy(update={"output": str(tmp_path / "runs")}), quiet=True)
+    opened.folder.results.collect(run, identity)
+    table, _ = opened.tables()
+    metrics = run.metrics
+    for key, title in {"majority": "majority", "frozen": "frozen probe"}.items():
+        baseline = metrics[key]["metrics"]
+        [line] = [line for line in trivial(table) if line["baseline"] == title]
+        assert line["clinc accuracy"] == number(baseline["clinc"]["accuracy"])
+        assert line["qqp accuracy"] == number(baseline["qqp"]["accuracy"])
+        assert line["overall"] == number(metrics[key]["overall"])
+    exported = tmp_path / "results.jsonl.gz"
+    opened.folder.results.export([identity], exported)
+    elsewhere = open_study("own/board", "smoke", tmp_path / "elsewhere", {}, seeds=[0])
+    elsewhere.folder.results.import_file(exported)
+    assert trivial(elsewhere.tables()[0]) == trivial(table)

@@ -223,6 +223,7 @@ def _print_tables(opened: OpenStudy, form: str) -> None:
             _print_section(f"{name}: {task}", grid, form)
     else:
         _print_section("", tables.values(table), form)
+        _print_section("", tables.trivial(table), form)
         _print_section(f"Differences from '{table.reference}'", tables.differences(table), form)
     for matrix in matrices:
         title = f"Transfer at equal {matrix.equal}: what joint training changes"

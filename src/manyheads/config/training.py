@@ -50,7 +50,7 @@ class CombineSettings(Model):
     """The aggregator: what becomes of task gradients that disagree; null adds them up."""
     layers: list[Layer] | None = Field(None, min_length=1)
     """Encoder layers on which the aggregator acts (0 is the embeddings); by default on all that tasks share."""
-    loss_scale: LossScale = "raw"
+    loss_scale: LossScale = "constant"
     """What a task's loss is divided by, before weights act on it: nothing ('raw'), or its value for the best 'constant'
     prediction, so that 1 means "knows the base rate only" for every task. The log keeps raw losses."""
     copies: Literal["float32", "bf16"] = "float32"

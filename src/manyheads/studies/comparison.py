@@ -26,6 +26,7 @@ from manyheads.studies.config import Study
 from manyheads.studies.readings import best_overall_epoch, describe_readings, read_value
 from manyheads.studies.statistics import Difference, Verdict, difference, holm, verdicts
 from manyheads.studies.store import Result
+from manyheads.studies.trivial import trivial_results
 from manyheads.studies.variants import ALL, Row
 from manyheads.tasks.task import Task
 
@@ -80,6 +81,9 @@ class StudyTable:
     reference: str
     rows: list[TableRow]
     missing: dict[str, int]  # row → how many of its seeds are not finished
+    trivial: dict[str, dict[str, Cell]] = field(
+        default_factory=dict
+    )  # majority and frozen probe, as the reference has them
     looks: int = 0  # differences that were looked at
     about_columns: list[str] = field(default_factory=list)  # what columns other than metrics of best/ on dev show
     notes: list[str] = field(default_factory=list)
@@ -107,6 +111,10 @@ def make_table(study: Study, base: Recipe, rows: list[Row], finished: FinishedRe
                         compared.append((cell, high_is_best(column, tasks)))
     set_verdicts(compared)
     titles = {column: column_title(column, tasks) for column in columns}
+    trivial: dict[str, dict[str, Cell]] = {}
+    for name, runs in trivial_results(finished.get(reference, {})).items():
+        metrics = RowMetrics(runs, base, tasks, len(study.seed_list))
+        trivial[name] = {column: Cell(metrics.values(column)) for column in columns if column_reading(column) is None}
     return StudyTable(
         study=study,
         columns=titles,
@@ -114,6 +122,7 @@ def make_table(study: Study, base: Recipe, rows: list[Row], finished: FinishedRe
         reference=reference,
         rows=table_rows,
         missing=missing_seeds(study, [row.name for row in rows], finished),
+        trivial=trivial,
         looks=len(compared),
         about_columns=describe_readings(titles, _results_of(row_metrics.values())),
         notes=study.notes,

@@ -49,6 +49,17 @@ def values(table: StudyTable) -> Grid:
     return grid
 
 
+def trivial(table: StudyTable) -> Grid:
+    """What the rows are held against, of the row that others are compared with."""
+    grid: Grid = []
+    for name, cells in table.trivial.items():
+        line = {"baseline": name}
+        for column, cell in cells.items():
+            line[table.columns[column]] = shown_mean(cell)
+        grid.append(line)
+    return grid
+
+
 def _published_columns(table: StudyTable) -> set[str]:
     """Columns of which the paper prints any figure."""
     columns: set[str] = set()

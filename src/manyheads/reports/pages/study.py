@@ -156,6 +156,10 @@ def _result_section(opened: OpenStudy, results: StudyTable, finished: FinishedRe
         return section
     section.table(_value_rows(results), "values")
     section.text("In brackets: 95 % intervals over seeds and dev examples.", "soft")
+    baselines = tables.trivial(results)
+    if baselines:
+        section.heading(f"What {results.reference} is held against")
+        section.table(baselines, "trivial")
     for column, title in results.columns.items():
         figure = draw_study.means(results, column)
         section.figure(figure, f"means-{column}", f"{title}: means of rows with seeds", f"{title}. {MEANS_CAPTION}")
