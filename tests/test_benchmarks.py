@@ -17,6 +17,7 @@ from manyheads.training.setup import assemble
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_all_ways_of_pcgrad_give_the_same_gradient(
     toy_recipe: Callable[..., dict[str, Any]], toy_encoder: Path, monkeypatch: pytest.MonkeyPatch

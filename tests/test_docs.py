@@ -97,6 +97,7 @@ def test_add_my_own_head_or_loss_as_the_page_says(toy_encoder: Path, tmp_path: P
     assert float(prediction.stdout) == float(prediction.stdout)
 
 
+@pytest.mark.slow
 def test_a_combination_of_my_own_as_the_page_says(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     (toy_data / "mine.py").write_text(blocks("combining.md", "python")[0])
     for name in ("squares", "unit-length"):

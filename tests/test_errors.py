@@ -122,6 +122,7 @@ def test_broken_yaml_unknown_recipe_and_bad_override(toy_data: Path) -> None:
     check_refused(manyheads("train", "demo", "epochs"), "expected key.path=value")
 
 
+@pytest.mark.slow
 def test_wrong_folders(toy_data: Path, trained: Path) -> None:
     check_refused(manyheads("evaluate", toy_data), "not a run folder")
     check_refused(manyheads("predict", trained, "--text", "a film"), "say which task", "mood, near")

@@ -363,6 +363,7 @@ def test_command_on_clean_data(tmp_path: Path, toy_encoder: Path) -> None:
     assert manyheads("check", file, "-q").stderr == ""
 
 
+@pytest.mark.slow
 def test_command_exit_codes_and_json(tmp_path: Path, toy_encoder: Path) -> None:
     train = HEADER + rows(0) + "90,the film number 1,good\n"
     file = save(tmp_path, write(tmp_path, toy_encoder, train, HEADER + rows(100) + "99,x,\n"))

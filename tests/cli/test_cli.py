@@ -67,6 +67,7 @@ def test_help_is_complete_and_does_not_load_torch() -> None:
     assert not imported & {"torch", "transformers", "numpy", "pydantic", "pyarrow"}, "--help must come at once"
 
 
+@pytest.mark.slow
 def test_evaluate_prints_a_table_or_json(trained: Path) -> None:
     table = manyheads("evaluate", trained)
     assert table.returncode == 0, table.stderr

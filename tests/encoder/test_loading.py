@@ -161,6 +161,7 @@ def test_other_activations_go_through_transformers(folder: Path) -> None:
     assert type(load(folder).encoder).__name__ == "AutoEncoder"
 
 
+@pytest.mark.slow
 def test_shape_of_bert_base_builds(tmp_path: Path) -> None:
     """The papers' encoder cannot be had here; one of its shape, at random, must load."""
     base = write_toy_encoder(

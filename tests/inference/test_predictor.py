@@ -179,6 +179,7 @@ def test_a_model_in_eval_mode_is_not_touched(saved_model: Path) -> None:
     assert watched.set, "the watch would have seen it"
 
 
+@pytest.mark.slow
 def test_a_training_beside_a_predicting_thread_is_as_alone(saved_model: Path, toy_encoder: Path) -> None:
     """Gradients of the predictor's own model, and steps of another, while a thread predicts without pause."""
     predictor = Predictor.open(saved_model)

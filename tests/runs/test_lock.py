@@ -46,6 +46,7 @@ def test_a_live_run_is_neither_resumed_nor_overwritten(recipe_file: Callable[...
     assert "manyheads resume" in manyheads("predict", run, "--text", "a film").stderr
 
 
+@pytest.mark.slow
 def test_a_lock_of_another_machine_is_taken_only_where_asked(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     run = toy_data / "runs" / "toy"
     manyheads("train", recipe_file(), "--quiet")

@@ -224,6 +224,7 @@ def test_a_real_difference_is_found_with_enough_seeds() -> None:
     assert found.count("worse") == 0
 
 
+@pytest.mark.slow
 def test_without_the_seeds_variance_equal_variants_would_be_told_apart() -> None:
     """The synthetic studies are hard enough to catch a wrong formula."""
     draw = np.random.default_rng(11)

@@ -67,6 +67,7 @@ def test_a_recipe_that_was_written_out_says_the_same(toy_recipe: ToyRecipe) -> N
         assert load_recipe(yaml.safe_load(recipe.to_yaml())).training == recipe.training
 
 
+@pytest.mark.slow
 def test_minutes_become_examples_in_the_runs_recipe(toy_recipe: ToyRecipe, capsys: pytest.CaptureFixture[str]) -> None:
     uncapped = {"name": "mixture", "max_passes": None}
     recipe = load_recipe(toy_recipe(training={"batch_size": 8, "budget": {"minutes": 0.01}}, sampler=uncapped))

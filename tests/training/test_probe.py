@@ -50,6 +50,7 @@ def test_a_linear_head_starts_at_the_minimum_of_its_loss(toy_recipe: ToyRecipe) 
         assert parameter.requires_grad == dict(random.model.encoder.named_parameters())[name].requires_grad
 
 
+@pytest.mark.slow
 def test_other_heads_learn_on_frozen_states(toy_recipe: ToyRecipe) -> None:
     tasks = {
         "mood": {"train": "mood.csv", "pooling": "lstm", "head": "mlp"},
