@@ -10,6 +10,7 @@ import typer
 
 from manyheads.cli import inspect, predict, report, train
 from manyheads.cli.demo import demo
+from manyheads.cli.serve import serve
 from manyheads.cli.study import app as study_app
 from manyheads.errors import Interrupted, UserError
 
@@ -44,7 +45,7 @@ COMMANDS = (  # in the order of --help
     *(inspect.recipes, inspect.parts),
     *(report.conflicts, report.report),
     *(inspect.plan, inspect.check, inspect.doctor),
-    demo,
+    *(serve, demo),
 )
 for command in COMMANDS:
     app.command()(command)

@@ -22,6 +22,7 @@ from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError, nearest
 from manyheads.inference.labelled_files import Files, read_labelled_files
 from manyheads.inference.prediction_files import describe
+from manyheads.inference.prepared import ServingBackend
 from manyheads.inference.scores import Scores, TaskScore, nothing_to_evaluate, score_rows
 from manyheads.inference.texts import (
     FileLayout,
@@ -47,11 +48,8 @@ Described = list[dict[str, Any]]  # {'prediction': …} of each example and, for
 _opening = Lock()  # building a model draws from torch's generator and may register parts: one at a time
 
 
-class Backend(Protocol):
+class Backend(ServingBackend, Protocol):
     """Runs a model. It changes nothing that another thread sees."""
-
-    tasks: dict[str, Task]
-    about: dict[str, Any]  # which step the model is of, and on what it was chosen
 
     def run(self, tasks: list[Task], examples: Dataset, progress: Progress) -> dict[str, Column]:
         """The predictions of tasks that read these texts, by name, example by example. `progress` is told how many

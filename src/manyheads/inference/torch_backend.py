@@ -9,9 +9,11 @@ import numpy as np
 
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError
+from manyheads.inference import torch_requests
 from manyheads.inference.embeddings import embed_column
 from manyheads.inference.predict import predict_tasks
 from manyheads.inference.predictor import Progress
+from manyheads.inference.prepared import Answer, Prepared, TextInput, Words
 from manyheads.model.folder import load_model
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
@@ -23,10 +25,13 @@ from manyheads.tokens.column import TokenColumn, tokenise_once
 class TorchBackend:
     """A model in eval mode, which stays in it: threads share it, and none of them changes it."""
 
+    explains = True  # has gradients
+
     def __init__(self, model: ManyHeads, about: dict[str, Any], tokens_per_pass: int) -> None:
         self.model = model.eval()
         self.tasks = model.tasks
         self.about = about
+        self.max_length = model.max_length
         self.tokens_per_pass = tokens_per_pass
 
     @classmethod
@@ -45,6 +50,18 @@ class TorchBackend:
         texts = tokenise_once(examples.texts[0], self.model.tokenizer)
         self._check_vocabulary((texts,), examples)
         return embed_column(self.model, texts, self.tokens_per_pass)
+
+    def prepare(self, inputs: list[TextInput]) -> list[Prepared]:
+        return torch_requests.prepare(self.model, inputs)
+
+    def answer(self, prepared: list[Prepared]) -> list[Answer]:
+        return torch_requests.answer(self.model, prepared)
+
+    def embed_prepared(self, prepared: list[Prepared]) -> np.ndarray:
+        return torch_requests.embed(self.model, prepared)
+
+    def explain(self, prepared: Prepared) -> dict[str, Words]:
+        return torch_requests.explain(self.model, prepared)
 
     def _check_vocabulary(self, texts: tuple[TokenColumn, ...], examples: Dataset) -> None:
         """A tokenizer with more tokens than the encoder has embeddings fails on the texts that have them."""

@@ -1,0 +1,201 @@
+"""Inputs of many callers in one packed encoder pass: single texts and pairs, each for its own tasks."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.data.dataset import Dataset
+from manyheads.inference.calibration import calibrate
+from manyheads.inference.collector import make_collector
+from manyheads.inference.embeddings import embedding_pooling
+from manyheads.inference.prediction_files import describe
+from manyheads.inference.prepared import Answer, Prepared, TextInput, Words
+from manyheads.inference.texts import dataset_of_texts
+from manyheads.model.multitask import Inputs, ManyHeads
+from manyheads.model.task_tokens import TaskTokens
+from manyheads.tasks.task import Task
+from manyheads.tokens.column import tokenise_once
+from manyheads.tokens.packing import Sequence, pack
+
+WORD = re.compile(r"\w+|[^\w\s]")
+SECOND_TEXT = 1_000_000  # marks of its tokens begin there; no text has so many
+NEARLY_ONE = 1e-12  # a probability is kept so far from 0 and 1 before its log-odds
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------
+
+
+def prepare(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
+    """Tokenise inputs, those that the same tasks read together."""
+    prepared: dict[int, Prepared] = {}
+    positions_by_reader: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    for position, text_input in enumerate(inputs):
+        reader = (len(text_input.texts), tuple(task.name for task in text_input.tasks))
+        positions_by_reader.setdefault(reader, []).append(position)
+    for positions in positions_by_reader.values():
+        group = [inputs[position] for position in positions]
+        prepare_group = _prepare_for_tasks if group[0].tasks else _prepare_to_embed
+        prepared.update(zip(positions, prepare_group(model, group), strict=True))
+    return [prepared[position] for position in range(len(inputs))]
+
+
+def _prepare_for_tasks(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
+    tasks = inputs[0].tasks
+    examples = _dataset(inputs)
+    first = next((task for task in tasks if task.kind.per_word), tasks[0])  # others can do with its tokens
+    tokens = TaskTokens(first, examples, model.tokenizer, cached=False)
+    tokens_by_task = {task.name: tokens.of(task) for task in tasks}
+    too_long = np.zeros(len(inputs), dtype=bool)
+    lengths = tuple(column.lengths for column in tokens.texts)
+    for task in tasks:
+        untruncated = model.head(task.name).encoding.untruncated_length(lengths, model.tokenizer.special_tokens)
+        too_long |= untruncated > model.max_length
+    prepared: list[Prepared] = []
+    for row, text_input in enumerate(inputs):
+        sequences = {name: task_tokens.inputs(model, row) for name, task_tokens in tokens_by_task.items()}
+        prepared.append(Prepared(text_input.texts, tasks, sequences, _distinct_tokens(sequences), bool(too_long[row])))
+    return prepared
+
+
+def _prepare_to_embed(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
+    examples = _dataset(inputs)
+    tokens = tokenise_once(examples.texts[0], model.tokenizer)
+    special_tokens = model.tokenizer.special_tokens
+    prepared: list[Prepared] = []
+    for row, text_input in enumerate(inputs):
+        sequence = Sequence(*special_tokens.single(tokens[row], model.max_length), "all")
+        truncated = len(tokens[row]) + special_tokens.around_single > model.max_length
+        prepared.append(Prepared(text_input.texts, (), sequence, len(sequence.ids), truncated))
+    return prepared
+
+
+def _dataset(inputs: list[TextInput]) -> Dataset:
+    texts = [cast("tuple[str, str]", text_input.texts) for text_input in inputs]
+    return dataset_of_texts(texts, len(inputs[0].texts), "the model")
+
+
+def _distinct_tokens(sequences_by_task: dict[str, list[Sequence]]) -> int:
+    """What tasks read alike is encoded once."""
+    lengths: dict[tuple[bytes, bytes], int] = {}
+    for sequences in sequences_by_task.values():
+        for sequence in sequences:
+            lengths[sequence.ids.tobytes(), sequence.segments.tobytes()] = len(sequence.ids)
+    return sum(lengths.values())
+
+
+# --- predictions ------------------------------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def answer(model: ManyHeads, prepared: list[Prepared]) -> list[Answer]:
+    """Every task's predictions for the inputs that it reads, from one pass."""
+    positions: dict[str, list[int]] = {}
+    batches: dict[str, Inputs] = {}
+    tasks: dict[str, Task] = {}
+    for position, one_input in enumerate(prepared):
+        for task in one_input.tasks:
+            tasks[task.name] = task
+            positions.setdefault(task.name, []).append(position)
+            batches.setdefault(task.name, []).append(one_input.encoder_inputs[task.name])
+    answers: list[Answer] = [{} for _ in prepared]
+    outputs = model(list(batches.items()))
+    for (name, inputs), task_outputs in zip(batches.items(), outputs, strict=True):
+        for position, described in zip(
+            positions[name], _describe(model, tasks[name], inputs, task_outputs), strict=True
+        ):
+            answers[position][name] = described
+    return answers
+
+
+def _describe(model: ManyHeads, task: Task, inputs: Inputs, outputs: Tensor) -> list[dict[str, object]]:
+    """Calibrated, and in the user's words."""
+    numbers = model.head(task.name).loss.predict(outputs.float()).cpu().numpy()
+    collector = make_collector(task, len(inputs))
+    words = [len(sequence.words) for example in inputs for sequence in example if sequence.words is not None]
+    collector.add(list(range(len(inputs))), numbers, words or None)
+    return describe(task, calibrate(task, task.kind.in_label_units(collector.result(), task)))
+
+
+@torch.inference_mode()
+def embed(model: ManyHeads, prepared: list[Prepared]) -> np.ndarray:
+    """[inputs, width] float32: mean token states."""
+    tokens = pack([one_input.encoder_inputs for one_input in prepared], model.device)
+    pooled = embedding_pooling(model.encoder)(model.encoder(tokens), tokens.kept_starts, tokens.kept_lengths)
+    vectors: np.ndarray = pooled.float().cpu().numpy()
+    return vectors
+
+
+# --- which words mattered ---------------------------------------------------------------------------------------
+
+
+def explain(model: ManyHeads, prepared: Prepared) -> dict[str, Words]:
+    """Gradient × input of each task's prediction, summed over the tokens of each word.
+
+    w_t = Σ_d e_td·∂s/∂e_td, e: the embedded tokens, s: the log-odds of the predicted class (of several labels their
+    sum), or the value. Positive: the word speaks for the prediction.
+    """
+    ids, spans = model.tokenizer.encode_with_offsets([text.strip() for text in prepared.texts])
+    explained: dict[str, Words] = {}
+    for task in prepared.tasks:
+        if not task.kind.per_word:
+            weights = _token_weights(model, task, prepared.encoder_inputs[task.name], ids)
+            explained[task.name] = _word_weights(prepared.texts, spans, weights)
+    return explained
+
+
+def _token_weights(model: ManyHeads, task: Task, inputs: list[Sequence], ids: list[list[int]]) -> list[np.ndarray]:
+    """Of each text, a weight for every token; 0 for those that were cut off."""
+    with torch.enable_grad():
+        packed = model.pack([(task.name, [inputs])], merge=False, all_states=True)
+        embedded = model.embed(packed).detach().requires_grad_()
+        [outputs] = model.read(embedded, packed)
+        score = _score(model.head(task.name).loss.predict(outputs.double()), task)
+        [gradient] = torch.autograd.grad(score, embedded)
+    tokens = packed.tokens  # in which sequences are sorted by length
+    places = [np.arange(start, start + length) for start, length in zip(tokens.starts, tokens.lengths, strict=True)]
+    products = (gradient * embedded).sum(dim=-1).detach().cpu().numpy()[np.concatenate(places)]
+    weights = [np.zeros(len(text_ids)) for text_ids in ids]
+    for mark, product in zip(_token_marks(model, task, ids), products, strict=True):
+        if mark < 0:
+            side, number = divmod(-1 - mark, SECOND_TEXT)
+            weights[side][number] += product
+    return weights
+
+
+def _score(predicted: Tensor, task: Task) -> Tensor:
+    if not task.kind.has_classes:
+        return predicted.sum()
+    probabilities = predicted[0].clamp(NEARLY_ONE, 1 - NEARLY_ONE)
+    log_odds = torch.log(probabilities) - torch.log1p(-probabilities)
+    chosen = task.kind.decode(predicted.detach().cpu().numpy(), task)[0]
+    if np.ndim(chosen):  # several labels, or none: then what is nearest to being one
+        labels = np.flatnonzero(chosen)
+        return log_odds[torch.from_numpy(labels)].sum() if len(labels) else log_odds.max()
+    return log_odds[int(chosen)]
+
+
+def _token_marks(model: ManyHeads, task: Task, ids: list[list[int]]) -> np.ndarray:
+    """Which token of which text stands at each place of the encoder inputs: a text of marks, framed like the texts."""
+    marks = tuple(-1 - side * SECOND_TEXT - np.arange(len(text_ids)) for side, text_ids in enumerate(ids))
+    encoding = model.head(task.name).encoding
+    framed = encoding.inputs(marks, model.tokenizer.special_tokens, model.max_length)
+    return np.concatenate([places for places, _ in framed])
+
+
+def _word_weights(texts: tuple[str, ...], spans: list[list[tuple[int, int]]], weights: list[np.ndarray]) -> Words:
+    words: Words = []
+    for side, text in enumerate(texts):
+        stripped_at = len(text) - len(text.lstrip())
+        token_starts = np.array([start for start, _ in spans[side]])
+        for word in WORD.finditer(text.strip()):
+            inside = (token_starts >= word.start()) & (token_starts < word.end())
+            if inside.any():
+                weight = float(weights[side][inside].sum())
+                start, end = word.start() + stripped_at, word.end() + stripped_at
+                words.append({"side": side, "start": start, "end": end, "weight": weight})
+    return words

@@ -1,0 +1,1 @@
+"""Every head of a model over HTTP, from one encoder pass."""

@@ -1,0 +1,319 @@
+"""The ASGI application: endpoints, and what surrounds every request."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from manyheads.inference.prepared import Prepared, TextInput
+from manyheads.serving.access import Access, ApiKeys, request_id
+from manyheads.serving.answering import Answering, describe_input, raise_failure
+from manyheads.serving.body import read_json
+from manyheads.serving.documentation import describe_api
+from manyheads.serving.encoder_thread import EncoderThread, Outcome, Pending
+from manyheads.serving.errors import RequestError, error_content, error_response, json_response
+from manyheads.serving.limits import Limits
+from manyheads.serving.metrics import ServingMetrics
+from manyheads.serving.models import ModelShelf, ServedModel, Source, read_sources
+from manyheads.serving.requests import EmbeddingRequest, PredictRequest, Reader, read_request, read_texts
+
+LOGGER = logging.getLogger("manyheads.serve")
+NDJSON = "application/x-ndjson"
+PAGE_FILES = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+COMMON_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+
+
+class Service:
+    """What the endpoints share."""
+
+    def __init__(self, sources: Sequence[Source], limits: Limits, access: Access, log_texts: bool = False) -> None:
+        self.limits, self.access, self.log_texts = limits, access, log_texts
+        self.metrics = ServingMetrics()
+        self.shelf = ModelShelf(sources, self.metrics)
+        self.encoder = EncoderThread(self.metrics, limits.queue_tokens)
+        self.tokenizer_pool = ThreadPoolExecutor(1, "tokenizer")
+        self.answering = Answering(self.encoder, self.tokenizer_pool, limits)
+        self.stopping = False  # unready, but what came is answered
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The port is open at once; models are loaded meanwhile."""
+        loop = asyncio.get_running_loop()
+        loader = ThreadPoolExecutor(1, "loader")
+        self.encoder.start()
+
+        def run_in_thread(function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
+            return loop.run_in_executor(loader, function, *arguments)
+
+        loading = asyncio.ensure_future(run_in_thread(self.shelf.load_all))
+        watching = asyncio.create_task(self.shelf.watch(run_in_thread))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            loading.cancel()
+            self.encoder.stop()
+            self.tokenizer_pool.shutdown(wait=False, cancel_futures=True)
+            loader.shutdown(wait=False, cancel_futures=True)
+
+    # --- endpoints -------------------------------------------------------------------------------------------------
+
+    async def predict(self, request: Request) -> Response:
+        asked: PredictRequest = read_request(PredictRequest, await read_json(request, self.limits), self.limits)
+        model = self.shelf.find(asked.model)
+        parts = Reader(model, asked.tasks, self.limits).read(asked.inputs)
+        if asked.explain:
+            self._check_explanation(model, len(parts))
+        if self.log_texts:
+            LOGGER.info("inputs %s", orjson.dumps(asked.inputs).decode())
+        pending = self.answering.begin(model, asked.timeout_ms)
+        inputs = [text_input for text_inputs in parts for text_input in text_inputs]
+        outcomes = self.answering.outcomes(pending, inputs, asked.explain, request)
+        described = _described_inputs(outcomes, [len(text_inputs) for text_inputs in parts])
+        if NDJSON in request.headers.get("accept", ""):
+            first = await anext(described)  # a request that is turned away has a status of its own
+            return StreamingResponse(_lines(first, described), media_type=NDJSON)
+        predictions = [one_input async for one_input in described]
+        if len(predictions) == 1 and "error" in predictions[0]:
+            error = predictions[0]["error"]
+            raise RequestError(500, error["code"], error["message"])
+        return json_response(
+            {
+                "id": request.state.id,
+                "model": model.name,
+                "predictions": predictions,
+                "usage": {"inputs": len(predictions), "tokens": sum(one_input["tokens"] for one_input in predictions)},
+                "milliseconds": _milliseconds(pending),
+            }
+        )
+
+    def _check_explanation(self, model: ServedModel, inputs: int) -> None:
+        if not model.backend.explains:
+            raise RequestError(422, "no-gradients", "explain: this model's backend has no gradients.")
+        if inputs > self.limits.explained_inputs:
+            message = f"explain: {inputs} inputs, at most {self.limits.explained_inputs} at a time."
+            raise RequestError(413, "too-many-inputs", message)
+
+    async def embed(self, request: Request) -> Response:
+        asked: EmbeddingRequest = read_request(EmbeddingRequest, await read_json(request, self.limits), self.limits)
+        model = self.shelf.find(asked.model)
+        inputs: list[TextInput] = read_texts(asked.input, self.limits)
+        pending = self.answering.begin(model, asked.timeout_ms)
+        data: list[dict[str, Any]] = []
+        tokens = 0
+        async for prepared, outcome in self.answering.outcomes(pending, inputs, False, request):
+            vector = raise_failure(outcome)
+            assert isinstance(vector, np.ndarray)
+            embedding: Any = vector.tolist()
+            if asked.encoding_format == "base64":
+                embedding = base64.b64encode(vector.astype("<f4").tobytes()).decode()
+            data.append({"object": "embedding", "index": len(data), "embedding": embedding})
+            tokens += prepared.tokens
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return json_response({"object": "list", "data": data, "model": model.name, "usage": usage})
+
+    async def models(self, request: Request) -> Response:
+        described = []
+        for name in self.shelf.sources:
+            if name in self.shelf.models:
+                described.append(self.shelf.models[name].describe())
+            else:
+                described.append({"id": name, "object": "model", "owned_by": "manyheads", "ready": False})
+        return json_response({"object": "list", "data": described})
+
+    async def live(self, request: Request) -> Response:
+        return json_response({"live": True})
+
+    async def ready(self, request: Request) -> Response:
+        if self.stopping:
+            raise RequestError(503, "stopping", "The server is stopping.", {"Retry-After": "1"})
+        if not self.shelf.ready:
+            raise RequestError(503, "not-ready", self.shelf.why_not_ready, {"Retry-After": "1"})
+        return json_response({"ready": True})
+
+    async def prometheus(self, request: Request) -> Response:
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def openapi(self, request: Request) -> Response:
+        return json_response(describe_api(list(self.shelf.models.values()), bool(self.access.keys)))
+
+    async def page(self, request: Request) -> Response:
+        name, media_type = PAGE_FILES[request.url.path]
+        content = files("manyheads.serving").joinpath("page", name).read_bytes()
+        return Response(content, media_type=media_type, headers={"Content-Security-Policy": PAGE_POLICY})
+
+
+async def _described_inputs(
+    outcomes: AsyncIterator[tuple[Prepared, Outcome]], part_counts: list[int]
+) -> AsyncIterator[dict[str, Any]]:
+    """Each input of the request, when all its parts are there."""
+    for count in part_counts:
+        yield describe_input([await anext(outcomes) for _ in range(count)])
+    await anext(outcomes, None)  # so that it ends, and cleans up, now
+
+
+async def _lines(first: dict[str, Any], others: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+    """A line for each input; a fault on the way is the last line, for the status is sent already."""
+    yield orjson.dumps({"index": 0, **first}) + b"\n"
+    index = 1
+    try:
+        async for described in others:
+            yield orjson.dumps({"index": index, **described}) + b"\n"
+            index += 1
+    except RequestError as error:
+        yield orjson.dumps({"error": error_content(error.code, error.message)}) + b"\n"
+
+
+def _milliseconds(pending: Pending) -> dict[str, float]:
+    return {
+        "queue": round(1000 * pending.queue_seconds, 3),
+        "encoder": round(1000 * pending.encoder_seconds, 3),
+    }
+
+
+# --- around every request ---------------------------------------------------------------------------------------
+
+
+class Gate:
+    """Checks who calls, gives every request an id, and turns every fault into one JSON object."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        identity = request_id(headers)
+        scope.setdefault("state", {})["id"] = identity
+        began, status = time.monotonic(), 500
+        extra_headers = {**COMMON_HEADERS, "X-Request-Id": identity, **self._cors_headers(headers)}
+        started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status, started
+            if message["type"] == "http.response.start":
+                status, started = message["status"], True
+                present = {name.lower() for name, _ in message["headers"]}
+                for name, value in extra_headers.items():
+                    if name.lower().encode() not in present:
+                        message["headers"].append((name.encode(), value.encode()))
+            await send(message)
+
+        try:
+            self.service.access.check(scope["path"], headers)
+            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                await Response(status_code=204)(scope, receive, send_with_headers)
+            else:
+                await self.app(scope, receive, send_with_headers)
+        except RequestError as error:
+            await error_response(error, identity)(scope, receive, send_with_headers)
+        except Exception:
+            LOGGER.exception("request %s failed", identity)
+            if not started:
+                fault = RequestError(500, "failed", "The server failed on this request.")
+                await error_response(fault, identity)(scope, receive, send_with_headers)
+        finally:
+            self._record(scope, status, time.monotonic() - began, identity)
+
+    def _cors_headers(self, headers: dict[str, str]) -> dict[str, str]:
+        origin = headers.get("origin")
+        if origin is None or origin not in self.service.access.cors:
+            return {}
+        return {
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Allow-Methods": "GET, POST",
+            "Access-Control-Allow-Headers": "authorization, content-type, x-request-id",
+            "Vary": "Origin",
+        }
+
+    def _record(self, scope: Scope, status: int, seconds: float, identity: str) -> None:
+        endpoint = scope["path"] if scope["path"] in ENDPOINTS else "other"
+        self.service.metrics.requests.labels(endpoint, str(status)).inc()
+        self.service.metrics.request_seconds.labels(endpoint).observe(seconds)
+        LOGGER.info("%s %s %d %.1f ms %s", scope["method"], endpoint, status, 1000 * seconds, identity)
+
+
+ENDPOINTS: dict[str, tuple[str, Callable[[Service, Request], Awaitable[Response]]]] = {
+    "/v1/predict": ("POST", Service.predict),
+    "/v1/embeddings": ("POST", Service.embed),
+    "/v1/models": ("GET", Service.models),
+    "/v2/health/live": ("GET", Service.live),
+    "/v2/health/ready": ("GET", Service.ready),
+    "/metrics": ("GET", Service.prometheus),
+    "/openapi.json": ("GET", Service.openapi),
+    "/": ("GET", Service.page),
+    "/page.css": ("GET", Service.page),
+    "/page.js": ("GET", Service.page),
+}
+
+
+def build_app(service: Service) -> ASGIApp:
+    """The application of a service, for uvicorn or any other ASGI server."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with service.running():
+            yield
+
+    app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
+    for path, (method, endpoint) in ENDPOINTS.items():
+        app.add_route(path, _bound(service, endpoint), methods=[method])
+    app.add_exception_handler(RequestError, _answer_fault)
+    app.add_exception_handler(HTTPException, _answer_http_fault)
+    return Gate(app, service)
+
+
+def _bound(
+    service: Service, endpoint: Callable[[Service, Request], Awaitable[Response]]
+) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return await endpoint(service, request)
+
+    return answer
+
+
+async def _answer_fault(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return error_response(error, request.state.id)
+
+
+async def _answer_http_fault(request: Request, error: Exception) -> Response:
+    """Starlette's own: an unknown path or method."""
+    assert isinstance(error, HTTPException)
+    messages = {404: ("not-found", "No such address."), 405: ("wrong-method", "This address takes another method.")}
+    code, message = messages.get(error.status_code, ("refused", "The request is refused."))
+    return error_response(RequestError(error.status_code, code, message, dict(error.headers or {})), request.state.id)
+
+
+def create_app(
+    *models: str | Path, keys: Path | None = None, host: str = "127.0.0.1", limits: Limits | None = None
+) -> ASGIApp:
+    """An ASGI application that serves runs or model folders: `uvicorn --factory`, or mounted in your own."""
+    sources = read_sources([str(model) for model in models])
+    return build_app(Service(sources, limits or Limits(), Access(ApiKeys(keys), host)))

@@ -1,0 +1,252 @@
+"""One thread that encodes: what came while it worked is its next batch. It never waits for company."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from manyheads.inference.prepared import Prepared, ServingBackend
+from manyheads.serving.metrics import ServingMetrics
+
+LOGGER = logging.getLogger("manyheads.serve")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an input has no prediction."""
+
+    status: int
+    code: str
+    message: str
+
+
+EXPIRED = Failure(504, "deadline", "The deadline passed before the input was encoded.")
+LEFT = Failure(499, "client-left", "The client left.")
+BROKEN = Failure(500, "failed", "The model failed on this input.")
+Outcome = dict[str, Any] | np.ndarray | Failure
+
+
+@dataclass(eq=False)
+class Pending:
+    """What a request waits for. Only `abandoned` is read by the encoder thread; all else is the event loop's."""
+
+    model_name: str
+    backend: ServingBackend
+    deadline: float | None = None  # by time.monotonic
+    abandoned: bool = False
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    queue_seconds: float = 0.0  # of the input that waited longest
+    encoder_seconds: float = 0.0  # of the passes that its inputs were in
+
+
+@dataclass(eq=False)
+class WorkItem:
+    """One input of a request."""
+
+    pending: Pending
+    index: int
+    prepared: Prepared
+    explain: bool = False
+    queued_at: float = 0.0
+
+
+class EncoderThread:
+    """Takes inputs first come, first served, as many as fit into a pass, of whichever requests."""
+
+    def __init__(self, metrics: ServingMetrics, queue_tokens: int) -> None:
+        self.metrics, self.queue_tokens = metrics, queue_tokens
+        self._items: deque[WorkItem] = deque()
+        self._waiting = threading.Condition()
+        self._tokens = 0  # of items that wait
+        self._tokens_per_second = 0.0  # of late
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._room = asyncio.Event()
+        self._thread = threading.Thread(target=self._work, name="encoder", daemon=True)
+
+    def start(self) -> None:
+        """From the event loop that outcomes go to."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._waiting:
+            self._stopping = True
+            self._waiting.notify()
+        self._thread.join(timeout=60)
+
+    @property
+    def idle(self) -> bool:
+        return not self._tokens
+
+    def has_room(self, tokens: int) -> bool:
+        """An empty queue takes anything: what is larger than the queue could never be answered otherwise."""
+        return not self._tokens or self._tokens + tokens <= self.queue_tokens
+
+    async def wait_for_room(self) -> None:
+        """Until half of the queue is empty."""
+        while self._tokens > self.queue_tokens // 2:
+            self._room.clear()
+            await self._room.wait()
+
+    def seconds_until_empty(self) -> int:
+        """What a client that is turned away should wait."""
+        if not self._tokens_per_second:
+            return 1
+        return min(60, max(1, round(self._tokens / self._tokens_per_second)))
+
+    def put(self, items: list[WorkItem]) -> None:
+        now = time.monotonic()
+        for item in items:
+            item.queued_at = now
+        with self._waiting:
+            self._items.extend(items)
+            self._tokens += sum(item.prepared.tokens for item in items)
+            self._waiting.notify()
+        self.metrics.queued_tokens.set(self._tokens)
+
+    # --- in the thread ---------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with self._waiting:
+                while not self._items and not self._stopping:
+                    self._waiting.wait()
+                if not self._items:
+                    return
+                batch, dropped = self._take_batch()
+            outcomes: list[tuple[WorkItem, Outcome]] = dropped
+            seconds = 0.0
+            if batch:
+                began = time.monotonic()
+                outcomes += self._answer(batch)
+                seconds = time.monotonic() - began
+                self._measure(batch, began, seconds)
+            assert self._loop is not None
+            try:
+                self._loop.call_soon_threadsafe(self._deliver, outcomes, seconds)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                return
+
+    def _take_batch(self) -> tuple[list[WorkItem], list[tuple[WorkItem, Outcome]]]:
+        """The next items of one model that fit into a pass; and those that need not be encoded any more."""
+        batch: list[WorkItem] = []
+        dropped: list[tuple[WorkItem, Outcome]] = []
+        others: list[WorkItem] = []
+        tokens, now = 0, time.monotonic()
+        while self._items:
+            item = self._items[0]
+            failure = _needless(item, now)
+            if failure is None and batch:
+                if item.pending.backend is not batch[0].pending.backend:
+                    others.append(self._items.popleft())
+                    continue
+                if tokens + item.prepared.tokens > item.pending.backend.tokens_per_pass:
+                    break
+            self._items.popleft()
+            if failure is None:
+                batch.append(item)
+                tokens += item.prepared.tokens
+            else:
+                dropped.append((item, failure))
+            self._tokens -= item.prepared.tokens
+        self._items.extendleft(reversed(others))
+        return batch, dropped
+
+    def _answer(self, batch: list[WorkItem]) -> list[tuple[WorkItem, Outcome]]:
+        outcomes: list[tuple[WorkItem, Outcome]] = []
+        to_predict = [item for item in batch if item.prepared.tasks]
+        to_embed = [item for item in batch if not item.prepared.tasks]
+        backend = batch[0].pending.backend
+        if to_predict:
+            outcomes += self._answer_together(to_predict, lambda prepared: list(backend.answer(prepared)))
+        if to_embed:
+            outcomes += self._answer_together(to_embed, lambda prepared: list(backend.embed_prepared(prepared)))
+        return [self._with_words(item, outcome) for item, outcome in outcomes]
+
+    def _answer_together(
+        self, items: list[WorkItem], compute: Callable[[list[Prepared]], list[Any]]
+    ) -> list[tuple[WorkItem, Outcome]]:
+        """All at once; where that fails one by one, so that one bad input spoils no other."""
+        try:
+            return list(zip(items, compute([item.prepared for item in items]), strict=True))
+        except Exception:  # whatever a model raises, the server goes on
+            if len(items) == 1:
+                LOGGER.exception("an input failed")
+                return [(items[0], BROKEN)]
+        outcomes: list[tuple[WorkItem, Outcome]] = []
+        for item in items:
+            outcomes += self._answer_together([item], compute)
+        return outcomes
+
+    def _with_words(self, item: WorkItem, outcome: Outcome) -> tuple[WorkItem, Outcome]:
+        """Add to each task's prediction which words mattered, where that is asked for."""
+        if not item.explain or not isinstance(outcome, dict):
+            return item, outcome
+        try:
+            words = item.pending.backend.explain(item.prepared)
+        except Exception:
+            LOGGER.exception("an explanation failed")
+            return item, BROKEN
+        explained = {}
+        for task, prediction in outcome.items():
+            explained[task] = prediction
+            if task in words:
+                explained[task] = {**prediction, "words": words[task]}
+        return item, explained
+
+    def _measure(self, batch: list[WorkItem], began: float, seconds: float) -> None:
+        model = batch[0].pending.model_name
+        lengths = [item.prepared.tokens for item in batch]
+        tokens = sum(lengths)
+        self.metrics.stage_seconds.labels(model, "encode").observe(seconds)
+        self.metrics.batch_inputs.labels(model).observe(len(batch))
+        self.metrics.batch_tokens.labels(model).observe(tokens)
+        self.metrics.padding_avoided.labels(model).inc(max(lengths) * len(lengths) - tokens)
+        for item in batch:
+            self.metrics.stage_seconds.labels(model, "queue").observe(began - item.queued_at)
+        rate = tokens / max(seconds, 1e-6)
+        self._tokens_per_second = rate if not self._tokens_per_second else 0.8 * self._tokens_per_second + 0.2 * rate
+
+    # --- in the event loop -------------------------------------------------------------------------------------------
+
+    def _deliver(self, outcomes: list[tuple[WorkItem, Outcome]], encoder_seconds: float) -> None:
+        now = time.monotonic()
+        requests: dict[int, Pending] = {}
+        for item, outcome in outcomes:
+            pending = item.pending
+            pending.outcomes[item.index] = outcome
+            waited = now - encoder_seconds - item.queued_at
+            pending.queue_seconds = max(pending.queue_seconds, waited)
+            requests[id(pending)] = pending
+            self.metrics.inputs.labels(pending.model_name, _outcome_name(outcome)).inc()
+        for pending in requests.values():
+            pending.encoder_seconds += encoder_seconds
+            pending.changed.set()
+        self.metrics.queued_tokens.set(self._tokens)
+        if self._tokens <= self.queue_tokens // 2:
+            self._room.set()
+
+
+def _needless(item: WorkItem, now: float) -> Failure | None:
+    """Why an input need not be encoded any more."""
+    if item.pending.abandoned:
+        return LEFT
+    if item.pending.deadline is not None and now > item.pending.deadline:
+        return EXPIRED
+    return None
+
+
+def _outcome_name(outcome: Outcome) -> str:
+    if isinstance(outcome, Failure):
+        return outcome.code
+    return "answered"

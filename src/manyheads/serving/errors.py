@@ -1,0 +1,36 @@
+"""What a client did wrong, or has to wait for, as one sentence and a status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import Response
+
+LONGEST_MESSAGE = 400
+
+
+class RequestError(Exception):
+    """A request that is not answered. The message goes to the client: it names no path and no package."""
+
+    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+        self.headers = headers or {}
+
+
+def error_content(code: str, message: str) -> dict[str, str]:
+    """Whatever a client sent, the answer can be encoded."""
+    safe = message.encode("utf-8", "replace").decode()
+    if len(safe) > LONGEST_MESSAGE:
+        safe = safe[:LONGEST_MESSAGE] + "…"
+    return {"code": code, "message": safe}
+
+
+def error_response(error: RequestError, request_id: str) -> Response:
+    content = {"error": error_content(error.code, error.message), "id": request_id}
+    return json_response(content, error.status, error.headers)
+
+
+def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(content), status, headers, media_type="application/json")

@@ -1,0 +1,209 @@
+"""The models that a server has: loaded while it already listens, and swapped when their folder changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from manyheads.errors import UserError
+from manyheads.inference.dev_examples import read_dev_examples
+from manyheads.inference.predictor import Predictor
+from manyheads.inference.prepared import ServingBackend, TextInput
+from manyheads.runs.run import Run, is_model_folder, open_predictor
+from manyheads.serving.errors import RequestError
+from manyheads.serving.metrics import ServingMetrics
+from manyheads.tasks.task import Task
+
+LOGGER = logging.getLogger("manyheads.serve")
+WATCH_SECONDS = 2.0
+SHOWN_EXAMPLES = 2  # of each task
+Fingerprint = tuple[tuple[str, int, int], ...]  # of each file: name, time, size
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model comes from: a run, or a model folder."""
+
+    name: str
+    folder: Path
+    model: str | None = None  # which of a run's models
+    imports: tuple[Path, ...] = ()
+
+    @property
+    def model_folder(self) -> Path:
+        if is_model_folder(self.folder):
+            return self.folder
+        return self.folder / (self.model or "best")
+
+    def open(self) -> Predictor:
+        return open_predictor(self.folder, self.model, self.imports)
+
+    def fingerprint(self) -> Fingerprint:
+        files: list[tuple[str, int, int]] = []
+        for file in sorted(self.model_folder.iterdir()):
+            if file.is_file():
+                status = file.stat()
+                files.append((file.name, status.st_mtime_ns, status.st_size))
+        return tuple(files)
+
+
+def read_sources(models: Sequence[str], model: str | None = None, imports: Sequence[Path] = ()) -> list[Source]:
+    """'runs/demo', 'runs/demo/best' or 'name=runs/demo'; a model is called by its run unless it is named."""
+    sources: dict[str, Source] = {}
+    for argument in models:
+        given_name, equals, path = argument.partition("=")
+        folder = Path(path if equals else argument)
+        if not folder.is_dir():
+            raise UserError(f"{folder}: no such folder; name a run or a model folder.", code="not-a-run")
+        name = given_name if equals else _default_name(folder)
+        if name in sources:
+            message = f"two models are called '{name}'; name one of them: NAME={folder}."
+            raise UserError(f"serve: {message}", code="duplicate-model")
+        sources[name] = Source(name, folder, model, tuple(imports))
+    return list(sources.values())
+
+
+def _default_name(folder: Path) -> str:
+    resolved = folder.resolve()
+    if resolved.name.startswith("best") and (resolved.parent / "recipe.yaml").exists():
+        return resolved.parent.name
+    return resolved.name
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    name: str
+    backend: ServingBackend
+    loaded_at: int  # seconds since 1970
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+    def tasks_for(self, text_count: int) -> tuple[Task, ...]:
+        return tuple(task for task in self.backend.tasks.values() if len(task.columns.text) == text_count)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "id": self.name,
+            "object": "model",
+            "created": self.loaded_at,
+            "owned_by": "manyheads",
+            "ready": True,
+            "max_length": self.backend.max_length,
+            "explains": self.backend.explains,
+            "tasks": [_describe_task(task) for task in self.backend.tasks.values()],
+            "examples": self.examples,
+        }
+
+
+def _describe_task(task: Task) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": task.name,
+        "kind": task.labels.kind,
+        "texts": len(task.columns.text),
+        "columns": list(task.columns.text),
+    }
+    if task.kind.has_classes:
+        described["labels"] = list(task.labels.names)
+    else:
+        described["range"] = list(task.labels.range) if task.labels.range else None
+    return described
+
+
+class ModelShelf:
+    """All models by name."""
+
+    def __init__(self, sources: Sequence[Source], metrics: ServingMetrics) -> None:
+        self.sources = {source.name: source for source in sources}
+        self.metrics = metrics
+        self.models: dict[str, ServedModel] = {}
+        self.faults: dict[str, str] = {}  # of models that could not be loaded
+        self._fingerprints: dict[str, Fingerprint] = {}
+        self._loading = threading.Lock()  # one at a time: two new models at once may not fit into memory
+
+    @property
+    def ready(self) -> bool:
+        return len(self.models) == len(self.sources)
+
+    @property
+    def why_not_ready(self) -> str:
+        for name, fault in self.faults.items():
+            if name not in self.models:
+                return f"Model '{name}' could not be loaded: {fault}"
+        return "The model is being loaded."
+
+    def find(self, name: str | None) -> ServedModel:
+        """The model of that name; without a name the only one, or the first."""
+        if name is None:
+            name = next(iter(self.sources))
+        if name not in self.sources:
+            raise RequestError(404, "unknown-model", f"No model '{name}'; there is {', '.join(self.sources)}.")
+        if name not in self.models:
+            raise RequestError(503, "not-ready", self.why_not_ready, {"Retry-After": "1"})
+        return self.models[name]
+
+    def load_all(self) -> None:
+        for source in self.sources.values():
+            self._load(source)
+
+    def _load(self, source: Source) -> None:
+        """Open, warm up, and only then swap: requests that came before are answered by the model they came for."""
+        began = time.monotonic()
+        with self._loading:
+            try:
+                fingerprint = source.fingerprint()
+                backend = source.open().backend
+                _warm_up(backend)
+            except (UserError, OSError) as fault:
+                reason = getattr(fault, "code", "unreadable")
+                self.faults[source.name] = f"its folder is not a model that can be served ({reason})."
+                LOGGER.error("model %s: %s", source.name, fault)
+                return
+            self.models[source.name] = ServedModel(source.name, backend, int(time.time()), _examples(source))
+            self._fingerprints[source.name] = fingerprint
+            self.faults.pop(source.name, None)
+        self.metrics.models.labels(source.name).set_to_current_time()
+        LOGGER.info("model %s loaded in %.1f s", source.name, time.monotonic() - began)
+
+    async def watch(self, run_in_thread: Callable[..., Any]) -> None:
+        """Load what has changed, once its files have been the same for a while."""
+        seen: dict[str, Fingerprint] = {}
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            for name, source in self.sources.items():
+                try:
+                    fingerprint = source.fingerprint()
+                except OSError:  # being replaced
+                    continue
+                if fingerprint != self._fingerprints.get(name) and fingerprint == seen.get(name):
+                    self._fingerprints[name] = fingerprint  # a broken folder is tried once, until it changes again
+                    await run_in_thread(self._load, source)
+                seen[name] = fingerprint
+
+
+def _warm_up(backend: ServingBackend) -> None:
+    """The first passes allocate memory and choose kernels: better before the first request than in it."""
+    texts = ["a", "a word or two", "a long text " * 40]
+    for text_count in (1, 2):
+        tasks = tuple(task for task in backend.tasks.values() if len(task.columns.text) == text_count)
+        if tasks:
+            inputs = [TextInput((text,) * text_count, tasks) for text in texts]
+            backend.answer(backend.prepare(inputs))
+
+
+def _examples(source: Source) -> list[dict[str, Any]]:
+    """A few dev texts of the demo, to try on the page. Other data is the user's own, and not shown to callers."""
+    if is_model_folder(source.folder):
+        return []
+    run = Run(source.folder)
+    dev_examples = read_dev_examples(run.folder)
+    examples: list[dict[str, Any]] = []
+    for name, settings in run.recipe.tasks.items():
+        if name in dev_examples and any(split.demo for split in settings.dev or []):
+            for texts in dev_examples[name].texts[:SHOWN_EXAMPLES]:
+                examples.append({"inputs": texts[0] if len(texts) == 1 else list(texts)})
+    return examples
