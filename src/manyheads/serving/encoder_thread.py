@@ -90,7 +90,29 @@ class EncoderThread:
 
     def has_room(self, tokens: int) -> bool:
         """An empty queue takes anything: what is larger than the queue could never be answered otherwise."""
+        if self._fits(tokens):
+            return True
+        self._drop_needless()
+        return self._fits(tokens)
+
+    def _fits(self, tokens: int) -> bool:
         return not self._tokens or self._tokens + tokens <= self.queue_tokens
+
+    def _drop_needless(self) -> None:
+        """What nobody waits for takes no room."""
+        now = time.monotonic()
+        dropped: list[tuple[WorkItem, Outcome]] = []
+        with self._waiting:
+            items = list(self._items)
+            self._items.clear()
+            for item in items:
+                failure = _needless(item, now)
+                if failure is None:
+                    self._items.append(item)
+                else:
+                    dropped.append((item, failure))
+                    self._tokens -= item.prepared.tokens
+        self._deliver(dropped, 0.0)
 
     async def wait_for_room(self) -> None:
         """Until half of the queue is empty."""

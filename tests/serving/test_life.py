@@ -1,0 +1,175 @@
+"""A server's life: the port before the model, swaps under load, an end that loses no request."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+
+from building import TWO, a_task, toy_model
+from manyheads.model.folder import save_model
+from running_server import RunningServer
+
+SLOW_LOAD = """
+import time
+import manyheads.serving.models as models
+quick = models.open_predictor
+def open_predictor(*given):
+    time.sleep(1.5)
+    return quick(*given)
+models.open_predictor = open_predictor
+"""
+SLOW_ANSWER = """
+import time
+import manyheads.inference.torch_requests as requests
+quick = requests.answer
+def answer(model, prepared):
+    time.sleep(0.05)
+    return quick(model, prepared)
+requests.answer = answer
+"""
+
+
+class Callers:
+    """Threads that ask until they are told to stop, and keep what they were answered."""
+
+    def __init__(self, server: RunningServer, count: int) -> None:
+        self.server = server
+        self.statuses: list[int] = []
+        self.faults: list[Exception] = []
+        self.stopped = threading.Event()
+        self.threads = [threading.Thread(target=self._ask) for _ in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def _ask(self) -> None:
+        with httpx.Client(base_url=self.server.url, timeout=60) as client:
+            while not self.stopped.is_set():
+                try:
+                    self.statuses.append(client.post("/v1/predict", json={"inputs": ["a film", "why ?"]}).status_code)
+                except httpx.TransportError as fault:
+                    self.faults.append(fault)
+                    return
+
+    def stop(self) -> None:
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def test_the_port_is_open_before_the_model_is_loaded(saved_model: Path) -> None:
+    with_slow_load = RunningServer(saved_model, before=SLOW_LOAD)
+    until = time.monotonic() + 30
+    while True:
+        try:
+            response = with_slow_load.client.get("/v2/health/ready")
+            break
+        except httpx.TransportError:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+    assert response.status_code == 503
+    assert response.json()["error"]["message"] == "The model is being loaded."
+    assert with_slow_load.client.get("/v2/health/live").status_code == 200
+    assert with_slow_load.post("/v1/predict", {"inputs": "a"}).status_code == 503
+    with with_slow_load as server:
+        assert server.predict("a film")
+
+
+def test_a_folder_that_is_no_model_says_so(saved_model: Path, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(saved_model, tmp_path / "broken"))
+    (broken / "heads.safetensors").write_bytes(b"nothing")
+    server = RunningServer(broken)
+    until = time.monotonic() + 30
+    reason = ""
+    while "could not be loaded" not in reason:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+        try:
+            reason = server.client.get("/v2/health/ready").json()["error"]["message"]
+        except httpx.TransportError:
+            continue
+    assert str(tmp_path) not in reason
+    shutil.copy(saved_model / "heads.safetensors", broken)  # mended: it is loaded without a restart
+    with server:
+        assert server.predict("a film")
+
+
+def test_told_to_stop_it_answers_what_it_has(saved_model: Path) -> None:
+    server = RunningServer(saved_model, before=SLOW_ANSWER)
+    server.wait_until_ready()
+    statuses: list[int] = []
+
+    def ask() -> None:
+        with httpx.Client(base_url=server.url, timeout=60) as client:
+            statuses.append(client.post("/v1/predict", json={"inputs": ["a film"] * 30}).status_code)
+
+    threads = [threading.Thread(target=ask) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    while server.figure("manyheads_queued_tokens") == 0 and server.figure("manyheads_inputs_total") == 0:
+        time.sleep(0.01)
+    time.sleep(0.2)  # all of them are there
+    server.client.close()
+    server.started.kill(signal.SIGTERM)
+    for thread in threads:
+        thread.join()
+    ended = server.started.wait()
+    assert statuses == [200] * 12
+    assert ended.returncode == 0
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_changed_model_is_swapped_without_a_failed_request(toy_encoder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "best"
+    save_model(folder, toy_model(toy_encoder, [a_task(name="old", labels=TWO, encoding="single")]), toy_encoder, {})
+    with RunningServer(folder) as server:
+        callers = Callers(server, 4)
+        changed = toy_model(toy_encoder, [a_task(name="new", labels=TWO, encoding="single")])
+        save_model(folder, changed, toy_encoder, {})
+        until = time.monotonic() + 60
+        while list(server.predict("a film")["predictions"][0]["tasks"]) != ["new"]:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        time.sleep(0.3)
+        callers.stop()
+    assert not callers.faults
+    assert set(callers.statuses) == {200}
+    assert len(callers.statuses) > 20
+
+
+def test_work_of_clients_that_left_is_not_done(saved_model: Path, tmp_path: Path) -> None:
+    busy = tmp_path / "busy"
+    waiting = SLOW_ANSWER.replace(
+        "time.sleep(0.05)", f"while __import__('os').path.exists({str(busy)!r}): time.sleep(0.01)"
+    )
+    with RunningServer(saved_model, before=waiting) as server:
+        busy.touch()
+
+        def leave(number: int) -> None:
+            body = {"inputs": [f"a film {number} {text}" for text in range(4)]}
+            with (
+                contextlib.suppress(httpx.ReadTimeout),
+                httpx.Client(base_url=server.url, timeout=httpx.Timeout(10, read=0.2), verify=False) as client,
+            ):
+                client.post("/v1/predict", json=body)
+
+        with ThreadPoolExecutor(21) as clients:
+            first = clients.submit(server.predict, "it keeps the encoder busy")
+            time.sleep(0.2)
+            list(clients.map(leave, range(100)))
+            busy.unlink()
+            first.result()
+        server.predict("after them")
+        outcomes: dict[str, float] = {}
+        for line in server.client.get("/metrics").text.splitlines():
+            if line.startswith("manyheads_inputs_total{"):
+                outcomes[line.partition('outcome="')[2].partition('"')[0]] = float(line.rpartition(" ")[2])
+        assert outcomes["answered"] - 2 <= 0.1 * 400
+        assert outcomes["client-left"] >= 0.9 * 400
+        assert server.figure("manyheads_queued_tokens") == 0
