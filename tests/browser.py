@@ -68,13 +68,13 @@ class Browser:
         line, _, self.rest = self.rest.partition(b"\0")
         return dict(json.loads(line))
 
-    def open(self, file: Path, width: int, height: int, dark: bool, phone: bool = False) -> None:
-        """Show a page; what it then does is in `events`."""
+    def open(self, page: Path | str, width: int, height: int, dark: bool, phone: bool = False) -> None:
+        """Show a file or an address; what it then does is in `events`."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
         self.events = []
-        self.ask("Page.navigate", url=file.resolve().as_uri())
+        self.ask("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while not any(one.get("method") == "Page.loadEventFired" for one in self.events):
             self.events.append(self._next())
         self.evaluate("document.fonts.ready.then(() => 1)")

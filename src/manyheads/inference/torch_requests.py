@@ -157,7 +157,8 @@ def _token_weights(model: ManyHeads, task: Task, inputs: list[Sequence], ids: li
         score = _score(model.head(task.name).loss.predict(outputs.double()), task)
         [gradient] = torch.autograd.grad(score, embedded)
     tokens = packed.tokens  # in which sequences are sorted by length
-    places = [np.arange(start, start + length) for start, length in zip(tokens.starts, tokens.lengths, strict=True)]
+    ends = tokens.starts + tokens.lengths
+    places = [np.arange(start, end) for start, end in zip(tokens.starts.tolist(), ends.tolist(), strict=True)]
     products = (gradient * embedded).sum(dim=-1).detach().cpu().numpy()[np.concatenate(places)]
     weights = [np.zeros(len(text_ids)) for text_ids in ids]
     for mark, product in zip(_token_marks(model, task, ids), products, strict=True):

@@ -1,0 +1,149 @@
+"""The page in a real browser, with the real server behind it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from browser import FOUND, Browser
+from manyheads.inference.predictor import Predictor
+from running_server import RunningServer
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(FOUND is None, reason="no Chromium here: the page is not looked at in a browser"),
+]
+SCREENS = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+HOSTILE = "<img src=x onerror=alert(1)> a good film"
+
+
+@pytest.fixture(scope="module")
+def server(saved_model: Path) -> Iterator[RunningServer]:
+    with RunningServer(saved_model) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    browser = Browser()
+    yield browser
+    browser.close()
+
+
+def wait_for(browser: Browser, condition: str) -> Any:
+    until = time.monotonic() + 20
+    while True:
+        value = browser.evaluate(condition)
+        if value:
+            return value
+        assert time.monotonic() < until, condition
+        time.sleep(0.05)
+
+
+def type_into(browser: Browser, identity: str, text: str) -> None:
+    browser.evaluate(f"document.getElementById({identity!r}).focus()")
+    browser.evaluate(f"document.getElementById({identity!r}).select?.()")
+    browser.ask("Input.insertText", text=text)
+
+
+def click(browser: Browser, identity: str) -> None:
+    browser.evaluate(f"document.getElementById({identity!r}).click()")
+
+
+def shown_predictions(browser: Browser) -> dict[str, str]:
+    """Task → what its card says."""
+    script = "[...document.querySelectorAll('#result [data-task]')]"
+    script += ".map(card => [card.dataset.task, card.querySelector('.prediction').textContent])"
+    return dict(browser.evaluate(script))
+
+
+def check_clean(browser: Browser, server: RunningServer) -> None:
+    assert browser.complaints() == []
+    assert all(url.startswith((server.url, "data:", "blob:")) for url in browser.requests())
+    assert browser.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_text_and_a_pair(screen: str, dark: bool, server: RunningServer, browser: Browser, saved_model: Path) -> None:
+    browser.open(server.url + "/", **SCREENS[screen], dark=dark, phone=screen == "phone")
+    wait_for(browser, "!document.getElementById('app').hidden")
+    type_into(browser, "text", HOSTILE)
+    click(browser, "predict")
+    wait_for(browser, "document.querySelectorAll('#result [data-task] .prediction').length >= 3")
+    predictor = Predictor.open(saved_model)
+    shown = shown_predictions(browser)
+    assert set(shown) == {"mood", "topics", "length"}
+    assert shown["mood"] == predictor.predict("mood", [HOSTILE])[0]["prediction"]
+    assert browser.evaluate("document.querySelectorAll('#result img').length") == 0
+    click(browser, "shape-two")
+    type_into(browser, "text", "a good film")
+    type_into(browser, "text2", "no end")
+    click(browser, "predict")
+    wait_for(browser, "!!document.querySelector('#result [data-task=same]')")
+    shown = shown_predictions(browser)
+    assert set(shown) == {"same", "near"}
+    assert shown["same"] == predictor.predict("same", [("a good film", "no end")])[0]["prediction"]
+    check_clean(browser, server)
+
+
+def test_words_that_mattered_and_code_to_copy(server: RunningServer, browser: Browser) -> None:
+    browser.open(server.url + "/", **SCREENS["desktop"], dark=False)
+    wait_for(browser, "!document.getElementById('app').hidden")
+    click(browser, "explain")
+    type_into(browser, "text", "a good film it's")
+    click(browser, "predict")
+    wait_for(browser, "!!document.querySelector('#result [data-task=mood]')")
+    assert "good" in browser.evaluate("document.querySelector('#result [data-task=mood]').textContent")
+    click(browser, "copy-curl")
+    snippet = wait_for(browser, "document.getElementById('snippet').value")
+    assert snippet.startswith("curl")
+    assert "it'\\''s" in snippet
+    check_clean(browser, server)
+
+
+def test_a_dropped_csv_is_answered_row_by_row(server: RunningServer, browser: Browser, saved_model: Path) -> None:
+    browser.open(server.url + "/", **SCREENS["desktop"], dark=False)
+    wait_for(browser, "!document.getElementById('app').hidden")
+    click(browser, "mode-many")
+    rows = [f"a good film {number}" for number in range(150)] + ['with "quotes", and a comma']
+    lines = ["id,text"]
+    for number, text in enumerate(rows):
+        quoted = text.replace('"', '""')
+        lines.append(f'{number},"{quoted}"')
+    script = """(text => {
+        const files = new DataTransfer();
+        files.items.add(new File([text], 'rows.csv', {type: 'text/csv'}));
+        const input = document.getElementById('file');
+        input.files = files.files;
+        input.dispatchEvent(new Event('change', {bubbles: true}));
+    })(%s)"""
+    browser.evaluate(script % json.dumps("\n".join(lines)))
+    wait_for(browser, "!document.getElementById('columns').hidden")
+    click(browser, "run-many")
+    wait_for(browser, f"document.querySelectorAll('#many-table tbody tr').length == {len(rows)}")
+    last_row = browser.evaluate("document.querySelector('#many-table tbody tr:last-child').textContent")
+    header = browser.evaluate("document.querySelector('#many-table thead').textContent")
+    assert rows[-1] in last_row
+    assert "mood" in header
+    expected = Predictor.open(saved_model).predict("mood", [rows[-1]])[0]["prediction"]
+    assert expected in last_row
+    check_clean(browser, server)
+
+
+def test_similarity_of_two_texts(server: RunningServer, browser: Browser, saved_model: Path) -> None:
+    browser.open(server.url + "/", **SCREENS["phone"], dark=True, phone=True)
+    wait_for(browser, "!document.getElementById('app').hidden")
+    click(browser, "mode-similarity")
+    type_into(browser, "similarity-text", "a good film")
+    type_into(browser, "similarity-text2", "no end")
+    click(browser, "similarity-run")
+    shown = wait_for(browser, "document.getElementById('similarity-value').textContent.trim()")
+    first, second = Predictor.open(saved_model).embed(["a good film", "no end"], normalize=True)
+    assert f"{first @ second:.3f}" in shown.replace("−", "-")
+    check_clean(browser, server)
