@@ -1,4 +1,5 @@
 # make demo   install into .venv and run the main job on embedded defaults
+# make serve-demo  serve the demo's model at http://127.0.0.1:8000, after training it where there is none
 # make test   install into .venv and run all tests; they pass on any x86-64, ARM is untested
 # make test-portable  the numeric tests again, with other instructions and threads
 # make test-quick     everything that is not marked slow: what to run after an edit
@@ -17,10 +18,14 @@ INSTALLED := .venv/.installed
 # tests run side by side in processes; one thread each, or they would wait for each other
 WORKERS ?= 2
 
-.PHONY: demo test test-quick test-portable lint docs defaults paper-recipes smoke bench bench-quick gpu-check
+.PHONY: demo serve-demo test test-quick test-portable lint docs defaults paper-recipes smoke bench bench-quick gpu-check
 
 demo: $(INSTALLED)
 	$(BIN)/manyheads demo
+
+serve-demo: $(INSTALLED)
+	test -d runs/demo/best || $(BIN)/manyheads demo
+	$(BIN)/manyheads serve runs/demo
 
 test: $(INSTALLED)
 	PYTHONUTF8=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal

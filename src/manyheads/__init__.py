@@ -23,6 +23,7 @@ _PUBLIC = {
     "resume": "manyheads.training.loop",
     "Predictor": "manyheads.inference.predictor",
     "Run": "manyheads.runs.run",
+    "create_app": "manyheads.runs.served",
     "register": "manyheads.registry",
     "parts": "manyheads.registry",
     "UserError": "manyheads.errors",
@@ -34,6 +35,7 @@ __all__ = [
     "Run",
     "Task",
     "UserError",
+    "create_app",
     "load_recipe",
     "parts",
     "register",
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from manyheads.model.multitask import ManyHeads
     from manyheads.registry import parts, register
     from manyheads.runs.run import Run
+    from manyheads.runs.served import create_app
     from manyheads.tasks.resolve import load_recipe
     from manyheads.tasks.task import Task
     from manyheads.training.loop import resume, train

@@ -18,7 +18,7 @@ from running_server import RunningServer
 
 SLOW_LOAD = """
 import time
-import manyheads.serving.models as models
+import manyheads.runs.served as models
 quick = models.open_predictor
 def open_predictor(*given):
     time.sleep(1.5)

@@ -44,8 +44,8 @@ def serve(
 ) -> None:
     """Serve every head over HTTP, from one encoder pass; for example: manyheads serve runs/demo"""
     try:
+        from manyheads.runs.served import read_sources
         from manyheads.serving.limits import Limits, ServerSettings
-        from manyheads.serving.models import read_sources
         from manyheads.serving.server import serve as serve_models
     except ModuleNotFoundError as fault:
         message = f"serve: {fault.name} is not installed; pip install 'manyheads[serve]'."

@@ -205,6 +205,16 @@ class Run:
         """The same of every task that takes such texts; see `Predictor.predict_file_all`."""
         return self.predictor.predict_file_all(file, text_columns, **layout)
 
+    def serve(self, host: str = "127.0.0.1", port: int = 8000, keys_file: str | Path | None = None) -> None:
+        """Serve every head over HTTP until Ctrl-C, as `manyheads serve` does; needs manyheads[serve]."""
+        from manyheads.serving.limits import Limits, ServerSettings
+        from manyheads.serving.models import Source
+        from manyheads.serving.server import serve
+
+        source = Source(self.folder.resolve().name, self.folder / self.model_name, lambda: Run(self.folder, self.model_name).predictor)
+        settings = ServerSettings(host, port, Path(keys_file) if keys_file else None)
+        serve([source], settings, Limits())
+
     def embed(self, texts: Sequence[str], normalize: bool = False) -> np.ndarray:
         """[texts, width] float32: the mean token state of each text by the trained encoder; see `Predictor.embed`."""
         return self.predictor.embed(texts, normalize)

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from manyheads.inference.prepared import Prepared, TextInput
-from manyheads.serving.access import Access, ApiKeys, request_id
+from manyheads.serving.access import Access, request_id
 from manyheads.serving.answering import Answering, describe_input, raise_failure
 from manyheads.serving.body import read_json
 from manyheads.serving.documentation import describe_api
@@ -29,7 +28,7 @@ from manyheads.serving.encoder_thread import EncoderThread, Outcome, Pending
 from manyheads.serving.errors import RequestError, error_content, error_response, json_response
 from manyheads.serving.limits import Limits
 from manyheads.serving.metrics import ServingMetrics
-from manyheads.serving.models import ModelShelf, ServedModel, Source, read_sources
+from manyheads.serving.models import ModelShelf, ServedModel, Source
 from manyheads.serving.requests import EmbeddingRequest, PredictRequest, Reader, read_request, read_texts
 
 LOGGER = logging.getLogger("manyheads.serve")
@@ -309,11 +308,3 @@ async def _answer_http_fault(request: Request, error: Exception) -> Response:
     messages = {404: ("not-found", "No such address."), 405: ("wrong-method", "This address takes another method.")}
     code, message = messages.get(error.status_code, ("refused", "The request is refused."))
     return error_response(RequestError(error.status_code, code, message, dict(error.headers or {})), request.state.id)
-
-
-def create_app(
-    *models: str | Path, keys: Path | None = None, host: str = "127.0.0.1", limits: Limits | None = None
-) -> ASGIApp:
-    """An ASGI application that serves runs or model folders: `uvicorn --factory`, or mounted in your own."""
-    sources = read_sources([str(model) for model in models])
-    return build_app(Service(sources, limits or Limits(), Access(ApiKeys(keys), host)))

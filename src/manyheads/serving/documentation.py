@@ -55,12 +55,26 @@ def describe_api(models: Sequence[ServedModel], with_keys: bool) -> dict[str, An
         },
         "components": {"schemas": definitions["$defs"]},
     }
+    _name_choices(document["components"]["schemas"], models)
     if with_keys:
         document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"key": []}]
         for path in ("/v2/health/live", "/v2/health/ready"):
             document["paths"][path]["get"]["security"] = []
     return document
+
+
+def _name_choices(schemas: dict[str, Any], models: Sequence[ServedModel]) -> None:
+    """Which tasks and models there are, as soon as they are loaded."""
+    tasks: dict[str, None] = {}
+    for model in models:
+        tasks |= dict.fromkeys(model.backend.tasks)
+    if models:
+        names = [model.name for model in models]
+        items = {"type": "array", "items": {"enum": list(tasks)}, "minItems": 1}
+        schemas["PredictRequest"]["properties"]["tasks"]["anyOf"] = [items, {"type": "null"}]
+        for request in ("PredictRequest", "EmbeddingRequest"):
+            schemas[request]["properties"]["model"]["anyOf"] = [{"enum": names}, {"type": "null"}]
 
 
 def _predict(models: Sequence[ServedModel]) -> dict[str, Any]:

@@ -12,37 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.errors import UserError
-from manyheads.inference.dev_examples import read_dev_examples
 from manyheads.inference.predictor import Predictor
 from manyheads.inference.prepared import ServingBackend, TextInput
-from manyheads.runs.run import Run, is_model_folder, open_predictor
 from manyheads.serving.errors import RequestError
 from manyheads.serving.metrics import ServingMetrics
 from manyheads.tasks.task import Task
 
 LOGGER = logging.getLogger("manyheads.serve")
 WATCH_SECONDS = 2.0
-SHOWN_EXAMPLES = 2  # of each task
 Fingerprint = tuple[tuple[str, int, int], ...]  # of each file: name, time, size
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model comes from: a run, or a model folder."""
+    """Where a model comes from."""
 
     name: str
-    folder: Path
-    model: str | None = None  # which of a run's models
-    imports: tuple[Path, ...] = ()
-
-    @property
-    def model_folder(self) -> Path:
-        if is_model_folder(self.folder):
-            return self.folder
-        return self.folder / (self.model or "best")
-
-    def open(self) -> Predictor:
-        return open_predictor(self.folder, self.model, self.imports)
+    model_folder: Path  # watched for changes
+    open: Callable[[], Predictor]
+    examples: Callable[[], list[dict[str, Any]]] = list  # inputs to try on the page
 
     def fingerprint(self) -> Fingerprint:
         files: list[tuple[str, int, int]] = []
@@ -51,29 +39,6 @@ class Source:
                 status = file.stat()
                 files.append((file.name, status.st_mtime_ns, status.st_size))
         return tuple(files)
-
-
-def read_sources(models: Sequence[str], model: str | None = None, imports: Sequence[Path] = ()) -> list[Source]:
-    """'runs/demo', 'runs/demo/best' or 'name=runs/demo'; a model is called by its run unless it is named."""
-    sources: dict[str, Source] = {}
-    for argument in models:
-        given_name, equals, path = argument.partition("=")
-        folder = Path(path if equals else argument)
-        if not folder.is_dir():
-            raise UserError(f"{folder}: no such folder; name a run or a model folder.", code="not-a-run")
-        name = given_name if equals else _default_name(folder)
-        if name in sources:
-            message = f"two models are called '{name}'; name one of them: NAME={folder}."
-            raise UserError(f"serve: {message}", code="duplicate-model")
-        sources[name] = Source(name, folder, model, tuple(imports))
-    return list(sources.values())
-
-
-def _default_name(folder: Path) -> str:
-    resolved = folder.resolve()
-    if resolved.name.startswith("best") and (resolved.parent / "recipe.yaml").exists():
-        return resolved.parent.name
-    return resolved.name
 
 
 @dataclass(frozen=True)
@@ -163,7 +128,7 @@ class ModelShelf:
                 self.faults[source.name] = f"its folder is not a model that can be served ({reason})."
                 LOGGER.error("model %s: %s", source.name, fault)
                 return
-            self.models[source.name] = ServedModel(source.name, backend, int(time.time()), _examples(source))
+            self.models[source.name] = ServedModel(source.name, backend, int(time.time()), source.examples())
             self._fingerprints[source.name] = fingerprint
             self.faults.pop(source.name, None)
         self.metrics.models.labels(source.name).set_to_current_time()
@@ -193,17 +158,3 @@ def _warm_up(backend: ServingBackend) -> None:
         if tasks:
             inputs = [TextInput((text,) * text_count, tasks) for text in texts]
             backend.answer(backend.prepare(inputs))
-
-
-def _examples(source: Source) -> list[dict[str, Any]]:
-    """A few dev texts of the demo, to try on the page. Other data is the user's own, and not shown to callers."""
-    if is_model_folder(source.folder):
-        return []
-    run = Run(source.folder)
-    dev_examples = read_dev_examples(run.folder)
-    examples: list[dict[str, Any]] = []
-    for name, settings in run.recipe.tasks.items():
-        if name in dev_examples and any(split.demo for split in settings.dev or []):
-            for texts in dev_examples[name].texts[:SHOWN_EXAMPLES]:
-                examples.append({"inputs": texts[0] if len(texts) == 1 else list(texts)})
-    return examples

@@ -14,19 +14,21 @@ from manyheads.serving.limits import Limits
 from manyheads.serving.models import ServedModel
 from manyheads.tasks.task import Task
 
+TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": r"\S"}
 ONE_INPUT: dict[str, Any] = {
     "anyOf": [
-        {"type": "string", "description": "A text."},
-        {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2, "description": "A pair."},
+        {**TEXT, "description": "A text."},
+        {"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2, "description": "A pair."},
         {
             "type": "object",
-            "additionalProperties": {"type": "string"},
+            "minProperties": 1,
+            "additionalProperties": TEXT,
             "description": "A row with the tasks' own text columns.",
         },
     ]
 }
 SEVERAL_INPUTS = {"type": "array", "items": ONE_INPUT, "minItems": 1}
-TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+TEXTS = {"anyOf": [TEXT, {"type": "array", "items": TEXT, "minItems": 1}]}
 
 
 class RequestModel(BaseModel):
@@ -34,7 +36,7 @@ class RequestModel(BaseModel):
 
 
 class PredictRequest(RequestModel):
-    inputs: Annotated[Any, WithJsonSchema({"anyOf": [{"type": "string"}, SEVERAL_INPUTS]})]
+    inputs: Annotated[Any, WithJsonSchema({"anyOf": [TEXT, SEVERAL_INPUTS]})]
     tasks: list[str] | None = Field(None, min_length=1, description="Which heads answer; by default all that fit.")
     model: str | None = Field(None, description="Which model; by default the first.")
     timeout_ms: int | None = Field(None, ge=1, description="After so long the answer is 504.")
