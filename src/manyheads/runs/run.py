@@ -211,7 +211,11 @@ class Run:
         from manyheads.serving.models import Source
         from manyheads.serving.server import serve
 
-        source = Source(self.folder.resolve().name, self.folder / self.model_name, lambda: Run(self.folder, self.model_name).predictor)
+        source = Source(
+            self.folder.resolve().name,
+            self.folder / self.model_name,
+            lambda: Run(self.folder, self.model_name).predictor,
+        )
         settings = ServerSettings(host, port, Path(keys_file) if keys_file else None)
         serve([source], settings, Limits())
 

@@ -196,6 +196,23 @@ def _milliseconds(pending: Pending) -> dict[str, float]:
 # --- around every request ---------------------------------------------------------------------------------------
 
 
+class Sender:
+    """Sends an answer with the headers that every answer has, and remembers its status."""
+
+    def __init__(self, send: Send, headers: dict[str, str]) -> None:
+        self.send, self.headers = send, headers
+        self.status: int | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            present = {name.lower() for name, _ in message["headers"]}
+            for name, value in self.headers.items():
+                if name.lower().encode() not in present:
+                    message["headers"].append((name.encode(), value.encode()))
+        await self.send(message)
+
+
 class Gate:
     """Checks who calls, gives every request an id, and turns every fault into one JSON object."""
 
@@ -203,42 +220,32 @@ class Gate:
         self.app, self.service = app, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
-            return
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         identity = request_id(headers)
         scope.setdefault("state", {})["id"] = identity
-        began, status = time.monotonic(), 500
-        extra_headers = {**COMMON_HEADERS, "X-Request-Id": identity, **self._cors_headers(headers)}
-        started = False
-
-        async def send_with_headers(message: Message) -> None:
-            nonlocal status, started
-            if message["type"] == "http.response.start":
-                status, started = message["status"], True
-                present = {name.lower() for name, _ in message["headers"]}
-                for name, value in extra_headers.items():
-                    if name.lower().encode() not in present:
-                        message["headers"].append((name.encode(), value.encode()))
-            await send(message)
-
+        began = time.monotonic()
+        sender = Sender(send, {**COMMON_HEADERS, "X-Request-Id": identity, **self._cors_headers(headers)})
         try:
             self.service.access.check(scope["path"], headers)
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-                await Response(status_code=204)(scope, receive, send_with_headers)
+                await Response(status_code=204)(scope, receive, sender)
             else:
-                await self.app(scope, receive, send_with_headers)
+                await self.app(scope, receive, sender)
         except RequestError as error:
-            await error_response(error, identity)(scope, receive, send_with_headers)
+            await error_response(error, identity)(scope, receive, sender)
         except Exception:
             LOGGER.exception("request %s failed", identity)
-            if not started:
+            if sender.status is None:
                 fault = RequestError(500, "failed", "The server failed on this request.")
-                await error_response(fault, identity)(scope, receive, send_with_headers)
+                await error_response(fault, identity)(scope, receive, sender)
         finally:
-            self._record(scope, status, time.monotonic() - began, identity)
+            self._record(scope, sender.status or 500, time.monotonic() - began, identity)
 
     def _cors_headers(self, headers: dict[str, str]) -> dict[str, str]:
         origin = headers.get("origin")

@@ -111,10 +111,6 @@ def make_table(study: Study, base: Recipe, rows: list[Row], finished: FinishedRe
                         compared.append((cell, high_is_best(column, tasks)))
     set_verdicts(compared)
     titles = {column: column_title(column, tasks) for column in columns}
-    trivial: dict[str, dict[str, Cell]] = {}
-    for name, runs in trivial_results(finished.get(reference, {})).items():
-        metrics = RowMetrics(runs, base, tasks, len(study.seed_list))
-        trivial[name] = {column: Cell(metrics.values(column)) for column in columns if column_reading(column) is None}
     return StudyTable(
         study=study,
         columns=titles,
@@ -122,11 +118,22 @@ def make_table(study: Study, base: Recipe, rows: list[Row], finished: FinishedRe
         reference=reference,
         rows=table_rows,
         missing=missing_seeds(study, [row.name for row in rows], finished),
-        trivial=trivial,
+        trivial=_trivial_cells(finished.get(reference, {}), columns, base, tasks),
         looks=len(compared),
         about_columns=describe_readings(titles, _results_of(row_metrics.values())),
         notes=study.notes,
     )
+
+
+def _trivial_cells(
+    runs: dict[int, Members], columns: list[str], base: Recipe, tasks: dict[str, Task]
+) -> dict[str, dict[str, Cell]]:
+    """What majority and frozen probe have in each column, in the runs of the row that others are compared with."""
+    cells: dict[str, dict[str, Cell]] = {}
+    for name, results in trivial_results(runs).items():
+        metrics = RowMetrics(results, base, tasks, len(runs))
+        cells[name] = {column: Cell(metrics.values(column)) for column in columns if column_reading(column) is None}
+    return cells
 
 
 def _results_of(rows: Iterable[RowMetrics]) -> list[Result]:
