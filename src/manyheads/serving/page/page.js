@@ -189,12 +189,14 @@ function showModel() {
   byId("shape").hidden = !(singles && pairs);
   if (!(singles && pairs)) byId(pairs ? "shape-two" : "shape-one").checked = true;
   byId("explain-hint").textContent = model.explains === false ? "(this model's backend cannot say)" : "";
-  const examples = (model.examples ?? []).map((example) => asTexts(example.inputs));
-  showExamples("examples", examples, fillOne);
-  showExamples("similarity-examples", examples.filter((texts) => texts.length === 2), fillSimilarity);
+  showExamples("similarity-examples", examplesOf(model, 2), fillSimilarity);
   byId("result").replaceChildren();
   byId("similarity-result").hidden = true;
   showShape();
+}
+
+function examplesOf(model, texts) {
+  return (model.examples ?? []).map((example) => asTexts(example.inputs)).filter((example) => example.length === texts);
 }
 
 function showExamples(id, examples, fill) {
@@ -228,6 +230,7 @@ function showShape() {
   byId("second-box").hidden = texts === 1;
   byId("text-label").textContent = texts === 1 ? "Text" : "First text";
   byId("shape-hint").textContent = names.length ? `For: ${names.join(", ")}` : "";
+  showExamples("examples", examplesOf(currentModel(), texts), fillOne);
 }
 
 function showMode() {
