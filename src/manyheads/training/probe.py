@@ -1,7 +1,7 @@
 """Before the first step: heads that start where the encoder already is, and the baseline that training has to beat.
 
 Linear probing, then fine-tuning (Kumar et al. 2022): a random head's first gradients distort features that were good.
-One pass over at most 8,000 rows of each task with the frozen encoder gives features; a linear head is then solved on
+One pass over at most 200,000 tokens of each task with the frozen encoder gives features; a linear head is then solved on
 them, any other learns for a few hundred steps on frozen states. The baseline is a linear model on the frozen encoder's
 sentence vectors, of a pair [u; v; |u − v|; u∘v; cos], whatever the recipe's own encoding is.
 """
@@ -30,8 +30,8 @@ from manyheads.training.datasets import Datasets
 from manyheads.training.head_warmup import STEPS, warm_up_heads
 from manyheads.training.linear_solver import Solution, solve
 
-ROWS = 8_000  # of each task, at most
-START_ROWS = 4_000  # where a head reads other features than the baseline: they are only where it starts
+TOKENS = 200_000  # of each task, at most: 20,000 questions of ten tokens, or 8,000 pairs of sentences
+START_TOKENS = 100_000  # where a head reads other features than the baseline: they are only where it starts
 BASELINE_ENCODINGS = {1: "single", 2: "bi-features"}  # by the number of texts
 
 
@@ -79,7 +79,13 @@ class Prober:
         self.tokens_per_pass = recipe.evaluate.tokens_per_pass
         self.rows: dict[str, np.ndarray] = {}
         for name in datasets.selection:
-            self.rows[name] = fixed_subset(datasets.train[name], ROWS, recipe.seed)
+            self.rows[name] = self._rows(name, TOKENS)
+
+    def _rows(self, task: str, most_tokens: int) -> np.ndarray:
+        data = self.datasets.train[task]
+        tokens = sum(int(column.lengths.sum()) for column in data.texts)
+        most_rows = max(1, most_tokens * len(data) // max(1, tokens))
+        return fixed_subset(data, most_rows, self.recipe.seed)
 
     def run(self, kept: set[str]) -> Probe:
         """Give every head its start, but those of `kept` tasks, which are trained already; measure the baseline."""
@@ -87,7 +93,7 @@ class Prober:
         baseline = ManyHeads(
             self.model.encoder, baseline_tasks, self.model.tokenizer, self.model.max_length, self.recipe.seed
         ).to(self.model.device)
-        strengths = self._solve(baseline, list(self.rows), ROWS)
+        strengths = self._solve(baseline, list(self.rows), TOKENS)
         solved: dict[str, float] = {}
         unlike: list[str] = []
         for name in self._owners():
@@ -99,7 +105,7 @@ class Prober:
             else:
                 unlike.append(name)
         linear = [name for name in unlike if self.model.head(name).linear_map is not None]
-        solved |= self._solve(self.model, linear, START_ROWS)
+        solved |= self._solve(self.model, linear, START_TOKENS)
         trained = [name for name in unlike if name not in linear and _learns(self.model.head(name))]
         if trained:
             with self.reporter.job("warm up heads", STEPS) as bar:
@@ -115,7 +121,7 @@ class Prober:
         """Tasks that use its head."""
         return [name for name in self.rows if self.model.tasks[name].head_of == owner]
 
-    def _solve(self, model: ManyHeads, owners: list[str], most_rows: int) -> dict[str, float]:
+    def _solve(self, model: ManyHeads, owners: list[str], most_tokens: int) -> dict[str, float]:
         """Solve the linear heads of some tasks, each with the rows of all tasks that use it."""
         users: dict[str, list[str]] = {}
         for owner in owners:
@@ -124,7 +130,7 @@ class Prober:
         if not names:
             return {}
         data = {name: self.datasets.train[name].of(model.tasks[name]) for name in names}
-        rows = {name: fixed_subset(self.datasets.train[name], most_rows, self.recipe.seed) for name in names}
+        rows = {name: self._rows(name, most_tokens) for name in names}
         total = sum(len(task_rows) for task_rows in rows.values())
         with self.reporter.job("probe", total) as bar:
             features = collect_features(model, data, self.tokens_per_pass, rows, bar.update)
