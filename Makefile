@@ -10,6 +10,7 @@
 # make paper-recipes  rewrite the stored copy of the shipped studies' recipes, with every default written out
 # make bench        side by side with rivals, tables into docs/benchmarks.md; DATA=FOLDER takes the course's csv files
 # make bench-quick  the main ratios in a few minutes: did a change cost speed?
+# make bench-serve  the server beside Infinity and LitServe, each in an environment of its own; DATA=FOLDER as above
 # make gpu-check    for someone with a GPU: parity, mixed precision, one epoch
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ INSTALLED := .venv/.installed
 # tests run side by side in processes; one thread each, or they would wait for each other
 WORKERS ?= 2
 
-.PHONY: demo serve-demo test test-quick test-portable lint docs defaults paper-recipes smoke bench bench-quick gpu-check
+.PHONY: demo serve-demo test test-quick test-portable lint docs defaults paper-recipes smoke bench bench-quick bench-serve gpu-check
 
 demo: $(INSTALLED)
 	$(BIN)/manyheads demo
@@ -71,6 +72,9 @@ bench: $(RIVALS)
 bench-quick: $(RIVALS)
 	$(BIN)/python benchmarks/train.py $(ON) --turns 3 --steps 2 --only mix
 	$(BIN)/python benchmarks/infer.py $(ON) --turns 3 --pairs 64 --only infer
+
+bench-serve: $(RIVALS)
+	$(BIN)/python benchmarks/serve.py $(ON)
 
 gpu-check: $(INSTALLED)
 	$(BIN)/python benchmarks/gpu_check.py

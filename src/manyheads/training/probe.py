@@ -1,9 +1,9 @@
 """Before the first step: heads that start where the encoder already is, and the baseline that training has to beat.
 
 Linear probing, then fine-tuning (Kumar et al. 2022): a random head's first gradients distort features that were good.
-One pass over at most 200,000 tokens of each task with the frozen encoder gives features; a linear head is then solved on
-them, any other learns for a few hundred steps on frozen states. The baseline is a linear model on the frozen encoder's
-sentence vectors, of a pair [u; v; |u − v|; u∘v; cos], whatever the recipe's own encoding is.
+One pass over at most 200,000 tokens of each task with the frozen encoder gives features; a linear head is then solved
+on them, any other learns for a few hundred steps on frozen states. The baseline is a linear model on the frozen
+encoder's sentence vectors, of a pair [u; v; |u − v|; u∘v; cos], whatever the recipe's own encoding is.
 """
 
 from __future__ import annotations
