@@ -79,6 +79,22 @@ def test_files_as_people_have_them(saved_model: Path, tmp_path: Path) -> None:
     check_refused(without_file, "--format is about a FILE", "[conflicting-options]")
 
 
+def test_evaluate_reads_files_as_people_have_them(saved_model: Path, tmp_path: Path) -> None:
+    predictor = Predictor.open(saved_model)
+    labels = predictor.tasks["mood"].labels.names
+    (column,) = predictor.tasks["mood"].columns.text
+    label_column = predictor.tasks["mood"].columns.label
+    rows = [(text, labels[number % len(labels)]) for number, text in enumerate(TEXTS)]
+    (tmp_path / "plain.csv").write_text(f"{column},{label_column}\n" + "".join(f'"{a}",{b}\n' for a, b in rows))
+    (tmp_path / "rows.dat").write_text("".join(f"{label}\t{text}\n" for text, label in rows))
+    flags = ["--columns", f"{label_column},{column}", "--format", "tsv", "--quoting", "none"]
+    plain = manyheads("evaluate", saved_model, tmp_path / "plain.csv", "-t", "mood", "--json")
+    strange = manyheads("evaluate", saved_model, tmp_path / "rows.dat", "-t", "mood", "--json", *flags)
+    assert plain.returncode == strange.returncode == 0, plain.stderr + strange.stderr
+    assert json.loads(plain.stdout)["files"] == json.loads(strange.stdout)["files"]
+    check_refused(manyheads("evaluate", saved_model, "--columns", "a,b"), "--columns is about a FILE")
+
+
 def test_a_folder_that_cannot_be_written_is_enough(saved_model: Path, model_folder: Path) -> None:
     for path in (*model_folder.iterdir(), model_folder):
         path.chmod(0o555 if path.is_dir() else 0o444)
