@@ -91,7 +91,8 @@ def test_a_classs_score_is_its_log_odds(saved_model: Path) -> None:
 
 
 def test_one_bad_input_spoils_no_other(backend: TorchBackend) -> None:
-    from manyheads.serving.encoder_thread import BROKEN, EncoderThread, Pending, WorkItem
+    from manyheads.serving.encoder_thread import EncoderThread, Pending, WorkItem
+    from manyheads.serving.errors import RequestError
     from manyheads.serving.metrics import ServingMetrics
 
     task = backend.tasks["mood"]
@@ -101,7 +102,8 @@ def test_one_bad_input_spoils_no_other(backend: TorchBackend) -> None:
     pending = Pending("model", backend)
     items = [WorkItem(pending, index, one_input) for index, one_input in enumerate(prepared)]
     outcomes = {item.index: outcome for item, outcome in thread._answer(items)}
-    assert outcomes[1] is BROKEN
+    assert isinstance(outcomes[1], RequestError)
+    assert outcomes[1].status == 500
     [first], [third] = (backend.answer([prepared[index]]) for index in (0, 2))
     assert outcomes[0]["mood"]["prediction"] == first["mood"]["prediction"]
     assert outcomes[2]["mood"]["prediction"] == third["mood"]["prediction"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ KEY, OTHER_KEY = "k" * 32, "another-key-of-good-length"
 def test_with_keys(saved_model: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text(f"# of the team\n{KEY}\n")
-    with RunningServer(saved_model, "--keys", keys) as server:
+    with RunningServer(saved_model, "--keys", keys, "--cors", "https://friend.example") as server:
         body = {"inputs": "a film"}
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {KEY}"}):
             response = server.post("/v1/predict", body, **headers)
@@ -31,6 +32,10 @@ def test_with_keys(saved_model: Path, tmp_path: Path) -> None:
         assert server.client.get("/").status_code == 200
         authorization = {"authorization": f"Bearer {KEY}"}
         assert server.post("/v1/predict", body, **authorization).status_code == 200
+        asked = {"origin": "https://friend.example", "access-control-request-method": "POST"}
+        assert server.client.options("/v1/predict", headers=asked).status_code == 204
+        from_there = server.post("/v1/predict", body, **authorization, origin="https://friend.example")
+        assert from_there.headers["access-control-allow-origin"] == "https://friend.example"
         keys.write_text(OTHER_KEY)
         server.started.kill(signal.SIGHUP)
         until = time.monotonic() + 10
@@ -77,6 +82,12 @@ def test_what_a_server_does_not_begin_with(saved_model: Path, tmp_path: Path, wo
     (tmp_path / "short").write_text("abc\n")
     words = [str(tmp_path / word) if word in ("nowhere", "empty", "short") else word for word in words]
     check_refused(manyheads("serve", saved_model, *words), f"[{code}]")
+
+
+def test_a_port_in_use(saved_model: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        check_refused(manyheads("serve", saved_model, "--port", str(port)), "[cannot-listen]")
 
 
 def test_folders_that_are_no_models(saved_model: Path, tmp_path: Path) -> None:

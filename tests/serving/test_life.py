@@ -173,3 +173,54 @@ def test_work_of_clients_that_left_is_not_done(saved_model: Path, tmp_path: Path
         assert outcomes["answered"] - 2 <= 0.1 * 400
         assert outcomes["client-left"] >= 0.9 * 400
         assert server.figure("manyheads_queued_tokens") == 0
+
+
+def test_what_is_not_done_in_time_at_the_end_is_said(saved_model: Path) -> None:
+    slower = SLOW_ANSWER.replace("0.05", "0.5")
+    server = RunningServer(saved_model, "--drain-seconds", "1", before=slower)
+    server.wait_until_ready()
+    with ThreadPoolExecutor(8) as clients:
+        texts = [f"a film {number} " * 100 for number in range(60)]
+        answers = [clients.submit(server.post, "/v1/predict", {"inputs": texts}) for _ in range(8)]
+        time.sleep(1)
+        began = time.monotonic()
+        server.started.kill(signal.SIGTERM)
+        ended = server.started.wait()
+        statuses = {answer.result().status_code for answer in answers}
+    server.client.close()
+    assert time.monotonic() - began < 8
+    assert 503 in statuses
+    assert statuses <= {200, 503}
+    assert ended.returncode == 0
+    assert "Traceback" not in ended.stderr
+
+
+def test_told_twice_it_stops_at_once(saved_model: Path) -> None:
+    server = RunningServer(saved_model, "--unready-seconds", "60")
+    server.wait_until_ready()
+    server.started.kill(signal.SIGTERM)
+    until = time.monotonic() + 10
+    while server.client.get("/v2/health/ready").status_code == 200:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert server.predict("a film")  # unready, and still answering
+    server.client.close()
+    server.started.kill(signal.SIGTERM)
+    began = time.monotonic()
+    assert server.started.wait().returncode == 0
+    assert time.monotonic() - began < 10
+
+
+def test_others_get_in_between_a_long_list(saved_model: Path) -> None:
+    with (
+        RunningServer(saved_model, before=SLOW_ANSWER.replace("0.05", "0.3")) as server,
+        ThreadPoolExecutor(1) as client,
+    ):
+        texts = [f"a film {number} " * 100 for number in range(400)]
+        long_list = client.submit(server.post, "/v1/predict", {"inputs": texts, "tasks": ["mood"]})
+        time.sleep(0.5)
+        began = time.monotonic()
+        server.predict("a film", tasks=["mood"])
+        assert time.monotonic() - began < 3
+        assert not long_list.done()
+        assert long_list.result().status_code == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -54,6 +55,9 @@ BODIES: dict[str, tuple[bytes, int]] = {
     "a timeout below 1": (b'{"inputs": "a", "timeout_ms": 0}', 422),
     "a timeout of years": (b'{"inputs": "a", "timeout_ms": 99999999999}', 422),
     "explain as a number": (b'{"inputs": "a", "explain": 1}', 422),
+    "600,000 tasks": (b'{"inputs": "a", "tasks": [' + b"1," * 600_000 + b"1]}", 422),
+    "100,000 unknown keys": (json.dumps({f"key {number}": 1 for number in range(100_000)}).encode(), 422),
+    "a task of a million letters": (json.dumps({"inputs": "a", "tasks": ["x" * 1_000_000]}).encode(), 422),
     "too many to explain": (json.dumps({"inputs": ["a"] * 9, "explain": True}).encode(), 413),
     "too many inputs": (json.dumps({"inputs": ["a"] * 1001}).encode(), 413),
     "too large": (b'{"inputs": "' + b"a" * 2_000_000 + b'"}', 413),
@@ -81,7 +85,9 @@ def check_refused(response: httpx.Response, status: int) -> None:
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body(server: RunningServer, name: str) -> None:
     body, status = BODIES[name]
+    began = time.monotonic()
     check_refused(server.client.post("/v1/predict", content=body, headers=JSON), status)
+    assert time.monotonic() - began < 5  # nothing strange holds the event loop
 
 
 @pytest.mark.parametrize(
@@ -99,6 +105,7 @@ def test_headers(server: RunningServer) -> None:
     check_refused(server.client.get("/v1/predict"), 405)
     check_refused(server.client.get("/v1/nothing"), 404)
     check_refused(server.client.get("/../../etc/passwd"), 404)
+    check_refused(server.client.get("/v2/health/live/"), 404)
     assert "server" not in server.client.get("/v2/health/live").headers
 
 
@@ -124,8 +131,9 @@ def test_a_body_that_does_not_arrive(server: RunningServer) -> None:
 
 def test_long_inputs_are_refused_where_that_is_asked_for(saved_model: Path) -> None:
     with RunningServer(saved_model, "--refuse-long") as server:
-        response = server.post("/v1/predict", {"inputs": ["a good film " * 600]})
+        response = server.post("/v1/predict", {"inputs": ["a"] * 70 + ["a good film " * 600]})
         check_refused(response, 413)
+        assert "input 71:" in response.text
         assert server.predict("a film")
 
 
@@ -148,3 +156,34 @@ def test_a_full_queue_turns_away_and_says_when_to_come_again(saved_model: Path) 
         late = server.post("/v1/predict", {"inputs": ["a film"] * 200, "timeout_ms": 50})
         check_refused(late, 504)
         assert server.predict("a film")
+
+
+def test_deadlines_are_met_or_said(server: RunningServer) -> None:
+    def ask(number: int) -> int:
+        texts = [f"a film {number} {text}" for text in range(20)]
+        status: int = server.post("/v1/predict", {"inputs": texts, "timeout_ms": 1 + number % 40}).status_code
+        return status
+
+    with ThreadPoolExecutor(16) as clients:
+        statuses = set(clients.map(ask, range(200)))
+    assert statuses <= {200, 504}
+    assert 504 in statuses
+
+
+def test_headers_have_to_end(server: RunningServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        connection.settimeout(10)
+        with contextlib.suppress(OSError):
+            for _ in range(1000):
+                connection.sendall(b"x-padding: " + b"x" * 8000 + b"\r\n")
+        with contextlib.suppress(OSError):
+            assert connection.recv(1000) == b""
+
+
+def test_a_long_text_is_explained_as_far_as_it_is_read(server: RunningServer) -> None:
+    began = time.monotonic()
+    [described] = server.predict(["film " * 60_000], tasks=["mood"], explain=True)["predictions"]
+    assert described["truncated"]
+    assert len(described["tasks"]["mood"]["words"]) < 600
+    assert time.monotonic() - began < 10

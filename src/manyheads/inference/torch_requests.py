@@ -140,6 +140,8 @@ def explain(model: ManyHeads, prepared: Prepared) -> dict[str, Words]:
     sum), or the value. Positive: the word speaks for the prediction.
     """
     ids, spans = model.tokenizer.encode_with_offsets([text.strip() for text in prepared.texts])
+    ids = [text_ids[: model.max_length] for text_ids in ids]  # no more is read
+    spans = [text_spans[: model.max_length] for text_spans in spans]
     explained: dict[str, Words] = {}
     for task in prepared.tasks:
         if not task.kind.per_word:
@@ -189,14 +191,15 @@ def _token_marks(model: ManyHeads, task: Task, ids: list[list[int]]) -> np.ndarr
 
 
 def _word_weights(texts: tuple[str, ...], spans: list[list[tuple[int, int]]], weights: list[np.ndarray]) -> Words:
+    """The sum over each word's tokens, as far as the text is read."""
     words: Words = []
     for side, text in enumerate(texts):
         stripped_at = len(text) - len(text.lstrip())
-        token_starts = np.array([start for start, _ in spans[side]])
-        for word in WORD.finditer(text.strip()):
-            inside = (token_starts >= word.start()) & (token_starts < word.end())
-            if inside.any():
-                weight = float(weights[side][inside].sum())
-                start, end = word.start() + stripped_at, word.end() + stripped_at
-                words.append({"side": side, "start": start, "end": end, "weight": weight})
+        token_starts = np.array([start for start, _ in spans[side]], dtype=np.int64)
+        sums = np.concatenate([[0.0], np.cumsum(weights[side])])
+        for word in WORD.finditer(text.strip(), 0, spans[side][-1][1] if spans[side] else 0):
+            first, end = np.searchsorted(token_starts, [word.start(), word.end()]).tolist()
+            if end > first:
+                places = {"start": word.start() + stripped_at, "end": word.end() + stripped_at}
+                words.append({"side": side, **places, "weight": float(sums[end] - sums[first])})
     return words

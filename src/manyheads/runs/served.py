@@ -21,11 +21,15 @@ SHOWN_EXAMPLES = 2  # of each task
 
 
 def create_app(
-    *models: str | Path, keys_file: Path | None = None, host: str = "127.0.0.1", limits: Limits | None = None
+    *models: str | Path,
+    keys_file: Path | None = None,
+    host: str = "127.0.0.1",
+    cors: Sequence[str] = (),
+    limits: Limits | None = None,
 ) -> ASGIApp:
     """An ASGI application that serves runs or model folders, for an ASGI server of your choice."""
     sources = read_sources([str(model) for model in models])
-    return build_app(Service(sources, limits or Limits(), Access(ApiKeys(keys_file), host)))
+    return build_app(Service(sources, limits or Limits(), Access(ApiKeys(keys_file), host, cors)))
 
 
 def read_sources(models: Sequence[str], model: str | None = None, imports: Sequence[Path] = ()) -> list[Source]:

@@ -79,15 +79,16 @@ class Access:
         self.hosts = {*LOOPBACK, host}
 
     def check(self, path: str, headers: dict[str, str]) -> None:
-        origin = headers.get("origin")
-        if origin is not None and origin not in self.cors and not self._is_own(origin, headers.get("host", "")):
-            raise RequestError(403, "foreign-origin", "Requests of other sites' pages are refused.")
-        if self.keys:
+        if self.keys:  # no page has a key that its user did not give it, so it does not matter where it comes from
             if path not in OPEN_PATHS and not self.keys.accept(_bearer(headers)):
                 message = "Send an API key: Authorization: Bearer KEY."
                 raise RequestError(401, "no-key", message, {"WWW-Authenticate": "Bearer"})
-        elif _without_port(headers.get("host", "")) not in self.hosts:  # DNS rebinding
+            return
+        if _without_port(headers.get("host", "")) not in self.hosts:  # DNS rebinding
             raise RequestError(403, "foreign-host", "The Host header names another machine.")
+        origin = headers.get("origin")
+        if origin is not None and origin not in self.cors and not self._is_own(origin, headers.get("host", "")):
+            raise RequestError(403, "foreign-origin", "Requests of other sites' pages are refused.")
 
     @staticmethod
     def _is_own(origin: str, host: str) -> bool:

@@ -7,30 +7,33 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from fastapi import Request
+from starlette.requests import Request
 
 from manyheads.errors import UserError
 from manyheads.inference.prepared import Prepared, TextInput
-from manyheads.serving.encoder_thread import EncoderThread, Failure, Outcome, Pending, WorkItem
+from manyheads.serving.encoder_thread import EncoderThread, Outcome, Pending, WorkItem, deadline_error
 from manyheads.serving.errors import RequestError, error_content
 from manyheads.serving.limits import Limits
 from manyheads.serving.metrics import ServingMetrics
 from manyheads.serving.models import ServedModel
-from manyheads.serving.requests import user_fault
+from manyheads.serving.requests import NumberedInput, user_fault
 
-INPUTS_AT_A_TIME = 64  # of a long list: others get in between
+INPUTS_AT_A_TIME = 64  # that are tokenised together
 INLINE_CHARACTERS = 4_000  # shorter texts are tokenised faster than handed to another thread
+CHARACTERS_PER_TOKEN = 200  # more of a text is not looked at: tokenizers take a word of over 100 characters for unknown
+MOST_CHARACTERS = 20_000_000  # that wait to be tokenised
 
 
 class Answering:
-    """One request on its way."""
+    """Tokenises, queues and collects, for all requests."""
 
     def __init__(self, encoder: EncoderThread, tokenizer_pool: ThreadPoolExecutor, limits: Limits) -> None:
         self.encoder, self.tokenizer_pool, self.limits = encoder, tokenizer_pool, limits
         self.metrics: ServingMetrics = encoder.metrics
+        self.waiting_characters = 0
 
     def begin(self, model: ServedModel, timeout_ms: int | None) -> Pending:
         deadline = None
@@ -39,86 +42,124 @@ class Answering:
         return Pending(model.name, model.backend, deadline)
 
     async def outcomes(
-        self, pending: Pending, inputs: Sequence[TextInput], explain: bool, request: Request
+        self, pending: Pending, inputs: Sequence[NumberedInput], explain: bool, request: Request
     ) -> AsyncIterator[tuple[Prepared, Outcome]]:
-        """What becomes of each input, in their order, as soon as it is known."""
+        """What becomes of each input, in their order, as soon as it is known.
+
+        At most a pass of a request is in the queue, so that others get in between.
+        """
+        self._turn_away_if_full(1)  # before anything is tokenised in vain
         watcher = asyncio.create_task(_watch_client(request, pending))
         prepared: list[Prepared] = []
-        feeder: asyncio.Task[None] | None = None
+        first_unknown, queued_tokens = 0, 0
         try:
-            chunk = await self._prepare(pending, inputs[:INPUTS_AT_A_TIME])
-            self._turn_away_if_full(chunk)
-            prepared += chunk
-            self._queue(pending, chunk, 0, explain)
-            if len(inputs) > INPUTS_AT_A_TIME:
-                feeder = asyncio.create_task(self._feed(pending, inputs, prepared, explain))
-            for index in range(len(inputs)):
-                while index not in pending.outcomes:
-                    await self._wait(pending, feeder)
-                yield prepared[index], pending.outcomes.pop(index)
+            while first_unknown < len(inputs):
+                if len(prepared) < len(inputs) and queued_tokens < pending.backend.tokens_per_pass:
+                    piece = inputs[len(prepared) : len(prepared) + INPUTS_AT_A_TIME]
+                    queued_tokens += await self._queue_piece(pending, piece, prepared, explain)
+                elif first_unknown not in pending.outcomes:
+                    await self._wait(pending)
+                while first_unknown in pending.outcomes:
+                    outcome = pending.outcomes.pop(first_unknown)
+                    if (
+                        isinstance(outcome, RequestError) and outcome.status != 500
+                    ):  # the server's state, not the input's
+                        raise outcome
+                    queued_tokens -= prepared[first_unknown].tokens
+                    yield prepared[first_unknown], outcome
+                    first_unknown += 1
         finally:
             pending.abandoned = True  # whatever is left in the queue is not encoded
-            for task in (watcher, feeder):
-                if task is not None:
-                    task.cancel()
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await task
+            watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watcher
 
-    async def _prepare(self, pending: Pending, inputs: Sequence[TextInput]) -> list[Prepared]:
+    async def _queue_piece(
+        self, pending: Pending, inputs: Sequence[NumberedInput], prepared: list[Prepared], explain: bool
+    ) -> int:
+        """Tokenise some inputs and put them into the queue; returns their tokens."""
+        piece = await self._prepare(pending, inputs)
+        items: list[WorkItem] = []
+        for offset, one_input in enumerate(piece):
+            items.append(WorkItem(pending, len(prepared) + offset, one_input, explain))
+        if not prepared:
+            self._turn_away_if_full(sum(item.cost for item in items))
+        prepared += piece
+        self.encoder.put(items)
+        return sum(one_input.tokens for one_input in piece)
+
+    async def _prepare(self, pending: Pending, inputs: Sequence[NumberedInput]) -> list[Prepared]:
+        most_characters = pending.backend.max_length * CHARACTERS_PER_TOKEN
+        texts = [_cut(text_input, most_characters) for _, text_input in inputs]
         characters = 0
-        for text_input in inputs:
+        for text_input in texts:
             characters += sum(map(len, text_input.texts))
         try:
             with self.metrics.stage(pending.model_name, "tokenise"):
                 if characters <= INLINE_CHARACTERS:
-                    prepared = pending.backend.prepare(list(inputs))
+                    prepared = pending.backend.prepare(texts)
                 else:
-                    loop = asyncio.get_running_loop()
-                    prepared = await loop.run_in_executor(self.tokenizer_pool, pending.backend.prepare, list(inputs))
+                    prepared = await self._prepare_in_thread(pending, texts, characters)
         except UserError as fault:
             raise user_fault(fault) from None
         if self.limits.long_inputs == "refuse":
-            for number, one_input in enumerate(prepared, start=1):
+            for (number, _), one_input in zip(inputs, prepared, strict=True):
                 if one_input.truncated:
                     message = f"input {number}: longer than the {pending.backend.max_length} tokens that are read."
                     raise RequestError(413, "input-too-long", message)
         return prepared
 
-    def _turn_away_if_full(self, prepared: list[Prepared]) -> None:
-        if not self.encoder.has_room(sum(one_input.tokens for one_input in prepared)):
-            message = "The queue is full; try again later."
-            raise RequestError(429, "queue-full", message, {"Retry-After": str(self.encoder.seconds_until_empty())})
+    async def _prepare_in_thread(self, pending: Pending, texts: list[TextInput], characters: int) -> list[Prepared]:
+        """Long texts, so that the event loop goes on meanwhile."""
+        if self.waiting_characters + characters > MOST_CHARACTERS:
+            raise _queue_full(1)
+        remaining = None
+        if pending.deadline is not None:
+            remaining = max(0.0, pending.deadline - time.monotonic())
 
-    def _queue(self, pending: Pending, prepared: list[Prepared], first: int, explain: bool) -> None:
-        items = []
-        for offset, one_input in enumerate(prepared):
-            items.append(WorkItem(pending, first + offset, one_input, explain))
-        self.encoder.put(items)
+        def prepare_if_wanted() -> list[Prepared]:
+            if pending.abandoned:
+                raise RequestError(499, "client-left", "The client left.")
+            return pending.backend.prepare(texts)
 
-    async def _feed(
-        self, pending: Pending, inputs: Sequence[TextInput], prepared: list[Prepared], explain: bool
-    ) -> None:
-        """The rest of a long list, piece by piece, when there is room."""
-        for first in range(INPUTS_AT_A_TIME, len(inputs), INPUTS_AT_A_TIME):
-            chunk = await self._prepare(pending, inputs[first : first + INPUTS_AT_A_TIME])
-            await self.encoder.wait_for_room()
-            prepared += chunk
-            self._queue(pending, chunk, first, explain)
+        self.waiting_characters += characters
+        try:
+            tokenising = asyncio.get_running_loop().run_in_executor(self.tokenizer_pool, prepare_if_wanted)
+            return await asyncio.wait_for(tokenising, remaining)
+        except TimeoutError:
+            raise deadline_error() from None
+        finally:
+            self.waiting_characters -= characters
 
-    async def _wait(self, pending: Pending, feeder: asyncio.Task[None] | None) -> None:
+    def _turn_away_if_full(self, tokens: int) -> None:
+        if not self.encoder.has_room(tokens):
+            self.encoder.drop_needless()
+        if not self.encoder.has_room(tokens):
+            raise _queue_full(self.encoder.seconds_until_empty())
+
+    async def _wait(self, pending: Pending) -> None:
         """Until something has changed, at most until the deadline."""
         if pending.abandoned:
             raise RequestError(499, "client-left", "The client left.")
-        if feeder is not None and feeder.done() and feeder.exception() is not None:
-            raise feeder.exception()  # type: ignore[misc]  # which is none no more
-        remaining = 1.0  # to look after the feeder
+        remaining = None
         if pending.deadline is not None:
-            remaining = min(remaining, pending.deadline - time.monotonic())
+            remaining = pending.deadline - time.monotonic()
             if remaining <= 0:
-                raise RequestError(504, "deadline", "The deadline passed before all inputs were encoded.")
+                raise deadline_error()
         pending.changed.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(pending.changed.wait(), remaining)
+
+
+def _queue_full(seconds: int) -> RequestError:
+    message = "The queue is full; try again later."
+    return RequestError(429, "queue-full", message, {"Retry-After": str(seconds)})
+
+
+def _cut(text_input: TextInput, characters: int) -> TextInput:
+    if all(len(text) <= characters for text in text_input.texts):
+        return text_input
+    return replace(text_input, texts=tuple(text[:characters] for text in text_input.texts))
 
 
 async def _watch_client(request: Request, pending: Pending) -> None:
@@ -139,15 +180,8 @@ def describe_input(parts: list[tuple[Prepared, Outcome]]) -> dict[str, Any]:
     }
     tasks: dict[str, Any] = {}
     for _, outcome in parts:
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, RequestError):
             return {**described, "error": error_content(outcome.code, outcome.message)}
         assert isinstance(outcome, dict)
         tasks |= outcome
     return {"tasks": tasks, **described}
-
-
-def raise_failure(outcome: Outcome) -> np.ndarray | dict[str, Any]:
-    """The outcome, of a request that is answered whole or not at all."""
-    if isinstance(outcome, Failure):
-        raise RequestError(outcome.status, outcome.code, outcome.message)
-    return outcome

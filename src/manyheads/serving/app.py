@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -14,14 +15,13 @@ from typing import Any
 
 import numpy as np
 import orjson
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import StreamingResponse
-from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from manyheads.inference.prepared import Prepared, TextInput
+from manyheads.inference.prepared import Prepared
 from manyheads.serving.access import Access, request_id
-from manyheads.serving.answering import Answering, describe_input, raise_failure
+from manyheads.serving.answering import Answering, describe_input
 from manyheads.serving.body import read_json
 from manyheads.serving.documentation import describe_api
 from manyheads.serving.encoder_thread import EncoderThread, Outcome, Pending
@@ -60,38 +60,38 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The port is open at once; models are loaded meanwhile."""
-        loop = asyncio.get_running_loop()
         loader = ThreadPoolExecutor(1, "loader")
         self.encoder.start()
+        loading = asyncio.create_task(self._load_and_watch(loader))
+        try:
+            yield
+        finally:
+            loading.cancel()
+            await self.encoder.stop()
+            self.tokenizer_pool.shutdown(wait=False, cancel_futures=True)
+            loader.shutdown(wait=False, cancel_futures=True)
+
+    async def _load_and_watch(self, loader: ThreadPoolExecutor) -> None:
+        loop = asyncio.get_running_loop()
 
         def run_in_thread(function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
             return loop.run_in_executor(loader, function, *arguments)
 
-        loading = asyncio.ensure_future(run_in_thread(self.shelf.load_all))
-        watching = asyncio.create_task(self.shelf.watch(run_in_thread))
-        try:
-            yield
-        finally:
-            watching.cancel()
-            loading.cancel()
-            self.encoder.stop()
-            self.tokenizer_pool.shutdown(wait=False, cancel_futures=True)
-            loader.shutdown(wait=False, cancel_futures=True)
+        await run_in_thread(self.shelf.load_all)
+        await self.shelf.watch(run_in_thread)
 
     # --- endpoints -------------------------------------------------------------------------------------------------
 
     async def predict(self, request: Request) -> Response:
         asked: PredictRequest = read_request(PredictRequest, await read_json(request, self.limits), self.limits)
         model = self.shelf.find(asked.model)
-        parts = Reader(model, asked.tasks, self.limits).read(asked.inputs)
+        inputs = Reader(model, asked.tasks, self.limits).read(asked.inputs)
         if asked.explain:
-            self._check_explanation(model, len(parts))
-        if self.log_texts:
-            LOGGER.info("inputs %s", orjson.dumps(asked.inputs).decode())
+            self._check_explanation(model, len(inputs))
+        self._log(asked.inputs)
         pending = self.answering.begin(model, asked.timeout_ms)
-        inputs = [text_input for text_inputs in parts for text_input in text_inputs]
         outcomes = self.answering.outcomes(pending, inputs, asked.explain, request)
-        described = _described_inputs(outcomes, [len(text_inputs) for text_inputs in parts])
+        described = _described_inputs(outcomes, [number for number, _ in inputs])
         if NDJSON in request.headers.get("accept", ""):
             first = await anext(described)  # a request that is turned away has a status of its own
             return StreamingResponse(_lines(first, described), media_type=NDJSON)
@@ -116,20 +116,27 @@ class Service:
             message = f"explain: {inputs} inputs, at most {self.limits.explained_inputs} at a time."
             raise RequestError(413, "too-many-inputs", message)
 
+    def _log(self, texts: Any) -> None:
+        if self.log_texts:
+            LOGGER.info("inputs %s", json.dumps(texts))
+
     async def embed(self, request: Request) -> Response:
         asked: EmbeddingRequest = read_request(EmbeddingRequest, await read_json(request, self.limits), self.limits)
         model = self.shelf.find(asked.model)
-        inputs: list[TextInput] = read_texts(asked.input, self.limits)
+        inputs = read_texts(asked.input, self.limits)
+        self._log(asked.input)
         pending = self.answering.begin(model, asked.timeout_ms)
         data: list[dict[str, Any]] = []
         tokens = 0
         async for prepared, outcome in self.answering.outcomes(pending, inputs, False, request):
-            vector = raise_failure(outcome)
-            assert isinstance(vector, np.ndarray)
-            embedding: Any = vector.tolist()
+            if isinstance(outcome, RequestError):
+                raise outcome
+            assert isinstance(outcome, np.ndarray)
+            embedding: Any = outcome.tolist()
             if asked.encoding_format == "base64":
-                embedding = base64.b64encode(vector.astype("<f4").tobytes()).decode()
-            data.append({"object": "embedding", "index": len(data), "embedding": embedding})
+                embedding = base64.b64encode(outcome.astype("<f4").tobytes()).decode()
+            entry = {"object": "embedding", "index": len(data), "embedding": embedding, "truncated": prepared.truncated}
+            data.append(entry)
             tokens += prepared.tokens
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return json_response({"object": "list", "data": data, "model": model.name, "usage": usage})
@@ -166,11 +173,15 @@ class Service:
 
 
 async def _described_inputs(
-    outcomes: AsyncIterator[tuple[Prepared, Outcome]], part_counts: list[int]
+    outcomes: AsyncIterator[tuple[Prepared, Outcome]], numbers: list[int]
 ) -> AsyncIterator[dict[str, Any]]:
-    """Each input of the request, when all its parts are there."""
-    for count in part_counts:
-        yield describe_input([await anext(outcomes) for _ in range(count)])
+    """Each input of the request, when all its parts are there; `numbers` says of which input each part is."""
+    parts: list[tuple[Prepared, Outcome]] = []
+    for number, next_number in zip(numbers, [*numbers[1:], None], strict=True):
+        parts.append(await anext(outcomes))
+        if number != next_number:
+            yield describe_input(parts)
+            parts = []
     await anext(outcomes, None)  # so that it ends, and cleans up, now
 
 
@@ -195,6 +206,20 @@ def _milliseconds(pending: Pending) -> dict[str, float]:
 
 # --- around every request ---------------------------------------------------------------------------------------
 
+Endpoint = Callable[[Service, Request], Awaitable[Response]]
+ENDPOINTS: dict[str, tuple[str, Endpoint]] = {
+    "/v1/predict": ("POST", Service.predict),
+    "/v1/embeddings": ("POST", Service.embed),
+    "/v1/models": ("GET", Service.models),
+    "/v2/health/live": ("GET", Service.live),
+    "/v2/health/ready": ("GET", Service.ready),
+    "/metrics": ("GET", Service.prometheus),
+    "/openapi.json": ("GET", Service.openapi),
+    "/": ("GET", Service.page),
+    "/page.css": ("GET", Service.page),
+    "/page.js": ("GET", Service.page),
+}
+
 
 class Sender:
     """Sends an answer with the headers that every answer has, and remembers its status."""
@@ -213,17 +238,24 @@ class Sender:
         await self.send(message)
 
 
-class Gate:
+class Application:
     """Checks who calls, gives every request an id, and turns every fault into one JSON object."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self.app, self.service = app, service
+    def __init__(self, service: Service) -> None:
+        self.service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
+            await self._live(receive, send)
         elif scope["type"] == "http":
             await self._answer(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        async with self.service.running():
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -232,11 +264,8 @@ class Gate:
         began = time.monotonic()
         sender = Sender(send, {**COMMON_HEADERS, "X-Request-Id": identity, **self._cors_headers(headers)})
         try:
-            self.service.access.check(scope["path"], headers)
-            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-                await Response(status_code=204)(scope, receive, sender)
-            else:
-                await self.app(scope, receive, sender)
+            response = await self._find_response(Request(scope, receive), headers)
+            await response(scope, receive, sender)
         except RequestError as error:
             await error_response(error, identity)(scope, receive, sender)
         except Exception:
@@ -246,6 +275,18 @@ class Gate:
                 await error_response(fault, identity)(scope, receive, sender)
         finally:
             self._record(scope, sender.status or 500, time.monotonic() - began, identity)
+
+    async def _find_response(self, request: Request, headers: dict[str, str]) -> Response:
+        path = request.scope["path"]
+        if request.method == "OPTIONS" and headers.get("origin") in self.service.access.cors:
+            return Response(status_code=204)  # browsers ask without the key
+        self.service.access.check(path, headers)
+        if path not in ENDPOINTS:
+            raise RequestError(404, "not-found", "No such address.")
+        method, endpoint = ENDPOINTS[path]
+        if request.method != method:
+            raise RequestError(405, "wrong-method", f"This address takes {method}.", {"Allow": method})
+        return await endpoint(self.service, request)
 
     def _cors_headers(self, headers: dict[str, str]) -> dict[str, str]:
         origin = headers.get("origin")
@@ -265,53 +306,6 @@ class Gate:
         LOGGER.info("%s %s %d %.1f ms %s", scope["method"], endpoint, status, 1000 * seconds, identity)
 
 
-ENDPOINTS: dict[str, tuple[str, Callable[[Service, Request], Awaitable[Response]]]] = {
-    "/v1/predict": ("POST", Service.predict),
-    "/v1/embeddings": ("POST", Service.embed),
-    "/v1/models": ("GET", Service.models),
-    "/v2/health/live": ("GET", Service.live),
-    "/v2/health/ready": ("GET", Service.ready),
-    "/metrics": ("GET", Service.prometheus),
-    "/openapi.json": ("GET", Service.openapi),
-    "/": ("GET", Service.page),
-    "/page.css": ("GET", Service.page),
-    "/page.js": ("GET", Service.page),
-}
-
-
 def build_app(service: Service) -> ASGIApp:
     """The application of a service, for uvicorn or any other ASGI server."""
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with service.running():
-            yield
-
-    app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
-    for path, (method, endpoint) in ENDPOINTS.items():
-        app.add_route(path, _bound(service, endpoint), methods=[method])
-    app.add_exception_handler(RequestError, _answer_fault)
-    app.add_exception_handler(HTTPException, _answer_http_fault)
-    return Gate(app, service)
-
-
-def _bound(
-    service: Service, endpoint: Callable[[Service, Request], Awaitable[Response]]
-) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        return await endpoint(service, request)
-
-    return answer
-
-
-async def _answer_fault(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return error_response(error, request.state.id)
-
-
-async def _answer_http_fault(request: Request, error: Exception) -> Response:
-    """Starlette's own: an unknown path or method."""
-    assert isinstance(error, HTTPException)
-    messages = {404: ("not-found", "No such address."), 405: ("wrong-method", "This address takes another method.")}
-    code, message = messages.get(error.status_code, ("refused", "The request is refused."))
-    return error_response(RequestError(error.status_code, code, message, dict(error.headers or {})), request.state.id)
+    return Application(service)

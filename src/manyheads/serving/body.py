@@ -7,8 +7,7 @@ import json
 import math
 from typing import Any
 
-from fastapi import Request
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 
 from manyheads.serving.errors import RequestError
 from manyheads.serving.limits import Limits

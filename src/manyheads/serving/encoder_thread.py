@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -14,29 +15,19 @@ from typing import Any
 import numpy as np
 
 from manyheads.inference.prepared import Prepared, ServingBackend
+from manyheads.serving.errors import RequestError
 from manyheads.serving.metrics import ServingMetrics
 
 LOGGER = logging.getLogger("manyheads.serve")
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why an input has no prediction."""
-
-    status: int
-    code: str
-    message: str
-
-
-EXPIRED = Failure(504, "deadline", "The deadline passed before the input was encoded.")
-LEFT = Failure(499, "client-left", "The client left.")
-BROKEN = Failure(500, "failed", "The model failed on this input.")
-Outcome = dict[str, Any] | np.ndarray | Failure
+Outcome = dict[str, Any] | np.ndarray | RequestError
+EXPLANATION_PASSES = 3  # what a task's explanation costs: forward, and backward
 
 
 @dataclass(eq=False)
 class Pending:
-    """What a request waits for. Only `abandoned` is read by the encoder thread; all else is the event loop's."""
+    """What a request waits for. The encoder thread reads `abandoned` and `deadline`; all else is the event loop's."""
 
     model_name: str
     backend: ServingBackend
@@ -58,6 +49,13 @@ class WorkItem:
     explain: bool = False
     queued_at: float = 0.0
 
+    @property
+    def cost(self) -> int:
+        """In tokens, as the queue counts them."""
+        if self.explain:
+            return self.prepared.tokens * (1 + EXPLANATION_PASSES * len(self.prepared.tasks))
+        return self.prepared.tokens
+
 
 class EncoderThread:
     """Takes inputs first come, first served, as many as fit into a pass, of whichever requests."""
@@ -65,12 +63,12 @@ class EncoderThread:
     def __init__(self, metrics: ServingMetrics, queue_tokens: int) -> None:
         self.metrics, self.queue_tokens = metrics, queue_tokens
         self._items: deque[WorkItem] = deque()
+        self._to_explain: deque[tuple[WorkItem, dict[str, Any]]] = deque()  # the encoder thread's own
         self._waiting = threading.Condition()
         self._tokens = 0  # of items that wait
         self._tokens_per_second = 0.0  # of late
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._room = asyncio.Event()
         self._thread = threading.Thread(target=self._work, name="encoder", daemon=True)
 
     def start(self) -> None:
@@ -78,47 +76,39 @@ class EncoderThread:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
-    def stop(self) -> None:
+    def give_up(self) -> None:
+        """What still waits is not encoded any more."""
+        self._drop(lambda item: RequestError(503, "stopping", "The server is stopping."))
+
+    async def stop(self) -> None:
+        self.give_up()
         with self._waiting:
             self._stopping = True
             self._waiting.notify()
-        self._thread.join(timeout=60)
-
-    @property
-    def idle(self) -> bool:
-        return not self._tokens
+        await asyncio.to_thread(self._thread.join, 10)
 
     def has_room(self, tokens: int) -> bool:
         """An empty queue takes anything: what is larger than the queue could never be answered otherwise."""
-        if self._fits(tokens):
-            return True
-        self._drop_needless()
-        return self._fits(tokens)
-
-    def _fits(self, tokens: int) -> bool:
         return not self._tokens or self._tokens + tokens <= self.queue_tokens
 
-    def _drop_needless(self) -> None:
+    def drop_needless(self) -> None:
         """What nobody waits for takes no room."""
         now = time.monotonic()
+        self._drop(lambda item: _needless(item, now))
+
+    def _drop(self, why: Callable[[WorkItem], RequestError | None]) -> None:
         dropped: list[tuple[WorkItem, Outcome]] = []
         with self._waiting:
             items = list(self._items)
             self._items.clear()
             for item in items:
-                failure = _needless(item, now)
+                failure = why(item)
                 if failure is None:
                     self._items.append(item)
                 else:
                     dropped.append((item, failure))
-                    self._tokens -= item.prepared.tokens
+                    self._tokens -= item.cost
         self._deliver(dropped, 0.0)
-
-    async def wait_for_room(self) -> None:
-        """Until half of the queue is empty."""
-        while self._tokens > self.queue_tokens // 2:
-            self._room.clear()
-            await self._room.wait()
 
     def seconds_until_empty(self) -> int:
         """What a client that is turned away should wait."""
@@ -132,7 +122,7 @@ class EncoderThread:
             item.queued_at = now
         with self._waiting:
             self._items.extend(items)
-            self._tokens += sum(item.prepared.tokens for item in items)
+            self._tokens += sum(item.cost for item in items)
             self._waiting.notify()
         self.metrics.queued_tokens.set(self._tokens)
 
@@ -141,23 +131,26 @@ class EncoderThread:
     def _work(self) -> None:
         while True:
             with self._waiting:
-                while not self._items and not self._stopping:
+                while not self._items and not self._to_explain and not self._stopping:
                     self._waiting.wait()
-                if not self._items:
+                if self._stopping:
                     return
                 batch, dropped = self._take_batch()
-            outcomes: list[tuple[WorkItem, Outcome]] = dropped
-            seconds = 0.0
+            self._send(dropped, 0.0)
             if batch:
                 began = time.monotonic()
-                outcomes += self._answer(batch)
+                outcomes = self._answer(batch)
                 seconds = time.monotonic() - began
                 self._measure(batch, began, seconds)
-            assert self._loop is not None
-            try:
+                self._send(outcomes, seconds)
+            if self._to_explain:  # one a turn: plain predictions do not wait for them
+                self._send(*self._explain_next())
+
+    def _send(self, outcomes: list[tuple[WorkItem, Outcome]], seconds: float) -> None:
+        assert self._loop is not None
+        if outcomes:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._deliver, outcomes, seconds)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                return
 
     def _take_batch(self) -> tuple[list[WorkItem], list[tuple[WorkItem, Outcome]]]:
         """The next items of one model that fit into a pass; and those that need not be encoded any more."""
@@ -180,11 +173,12 @@ class EncoderThread:
                 tokens += item.prepared.tokens
             else:
                 dropped.append((item, failure))
-            self._tokens -= item.prepared.tokens
+            self._tokens -= item.cost
         self._items.extendleft(reversed(others))
         return batch, dropped
 
     def _answer(self, batch: list[WorkItem]) -> list[tuple[WorkItem, Outcome]]:
+        """Outcomes, but of those that are to be explained as well."""
         outcomes: list[tuple[WorkItem, Outcome]] = []
         to_predict = [item for item in batch if item.prepared.tasks]
         to_embed = [item for item in batch if not item.prepared.tasks]
@@ -193,7 +187,13 @@ class EncoderThread:
             outcomes += self._answer_together(to_predict, lambda prepared: list(backend.answer(prepared)))
         if to_embed:
             outcomes += self._answer_together(to_embed, lambda prepared: list(backend.embed_prepared(prepared)))
-        return [self._with_words(item, outcome) for item, outcome in outcomes]
+        finished: list[tuple[WorkItem, Outcome]] = []
+        for item, outcome in outcomes:
+            if item.explain and isinstance(outcome, dict):
+                self._to_explain.append((item, outcome))
+            else:
+                finished.append((item, outcome))
+        return finished
 
     def _answer_together(
         self, items: list[WorkItem], compute: Callable[[list[Prepared]], list[Any]]
@@ -204,27 +204,28 @@ class EncoderThread:
         except Exception:  # whatever a model raises, the server goes on
             if len(items) == 1:
                 LOGGER.exception("an input failed")
-                return [(items[0], BROKEN)]
+                return [(items[0], _broken())]
         outcomes: list[tuple[WorkItem, Outcome]] = []
         for item in items:
             outcomes += self._answer_together([item], compute)
         return outcomes
 
-    def _with_words(self, item: WorkItem, outcome: Outcome) -> tuple[WorkItem, Outcome]:
-        """Add to each task's prediction which words mattered, where that is asked for."""
-        if not item.explain or not isinstance(outcome, dict):
-            return item, outcome
+    def _explain_next(self) -> tuple[list[tuple[WorkItem, Outcome]], float]:
+        """Add to each task's prediction which words mattered, as long as somebody waits for it."""
+        item, answer = self._to_explain.popleft()
+        began = time.monotonic()
+        failure = _needless(item, began)
+        if failure is not None:
+            return [(item, failure)], 0.0
         try:
             words = item.pending.backend.explain(item.prepared)
         except Exception:
             LOGGER.exception("an explanation failed")
-            return item, BROKEN
-        explained = {}
-        for task, prediction in outcome.items():
-            explained[task] = prediction
-            if task in words:
-                explained[task] = {**prediction, "words": words[task]}
-        return item, explained
+            return [(item, _broken())], 0.0
+        explained: dict[str, Any] = {}
+        for task, prediction in answer.items():
+            explained[task] = {**prediction, "words": words.get(task, [])}
+        return [(item, explained)], time.monotonic() - began
 
     def _measure(self, batch: list[WorkItem], began: float, seconds: float) -> None:
         model = batch[0].pending.model_name
@@ -255,20 +256,26 @@ class EncoderThread:
             pending.encoder_seconds += encoder_seconds
             pending.changed.set()
         self.metrics.queued_tokens.set(self._tokens)
-        if self._tokens <= self.queue_tokens // 2:
-            self._room.set()
 
 
-def _needless(item: WorkItem, now: float) -> Failure | None:
+def _needless(item: WorkItem, now: float) -> RequestError | None:
     """Why an input need not be encoded any more."""
-    if item.pending.abandoned:
-        return LEFT
     if item.pending.deadline is not None and now > item.pending.deadline:
-        return EXPIRED
+        return deadline_error()
+    if item.pending.abandoned:
+        return RequestError(499, "client-left", "The client left.")
     return None
 
 
+def deadline_error() -> RequestError:
+    return RequestError(504, "deadline", "The deadline passed before all inputs were encoded.")
+
+
+def _broken() -> RequestError:
+    return RequestError(500, "failed", "The model failed on this input.")
+
+
 def _outcome_name(outcome: Outcome) -> str:
-    if isinstance(outcome, Failure):
+    if isinstance(outcome, RequestError):
         return outcome.code
     return "answered"

@@ -123,12 +123,13 @@ class ModelShelf:
                 fingerprint = source.fingerprint()
                 backend = source.open().backend
                 _warm_up(backend)
-            except (UserError, OSError) as fault:
-                reason = getattr(fault, "code", "unreadable")
+                examples = source.examples()
+            except Exception as fault:  # whatever is wrong with a folder, the server goes on
+                reason = fault.code if isinstance(fault, UserError) else "unreadable"
                 self.faults[source.name] = f"its folder is not a model that can be served ({reason})."
                 LOGGER.error("model %s: %s", source.name, fault)
                 return
-            self.models[source.name] = ServedModel(source.name, backend, int(time.time()), source.examples())
+            self.models[source.name] = ServedModel(source.name, backend, int(time.time()), examples)
             self._fingerprints[source.name] = fingerprint
             self.faults.pop(source.name, None)
         self.metrics.models.labels(source.name).set_to_current_time()

@@ -14,6 +14,10 @@ from manyheads.serving.limits import Limits
 from manyheads.serving.models import ServedModel
 from manyheads.tasks.task import Task
 
+NumberedInput = tuple[int, TextInput]  # which input of the request it is of, from 1 on
+MOST_KEYS = 20  # of a request
+MOST_TASKS = 1_000
+LONGEST_NAME = 100
 TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": r"\S"}
 ONE_INPUT: dict[str, Any] = {
     "anyOf": [
@@ -88,6 +92,11 @@ class ErrorResponse(BaseModel):
 
 def read_request(model: type[RequestModel], content: dict[str, Any], limits: Limits) -> Any:
     """The request, or the first fault in a sentence that repeats nothing of what was sent."""
+    if len(content) > MOST_KEYS:
+        raise RequestError(422, "bad-request", f"Unknown keys. Known: {', '.join(model.model_fields)}.")
+    tasks = content.get("tasks")
+    if isinstance(tasks, list) and len(tasks) > MOST_TASKS:
+        raise RequestError(422, "bad-request", f"tasks: at most {MOST_TASKS:,}.")
     try:
         request = model.model_validate(content)
     except ValidationError as fault:
@@ -114,8 +123,8 @@ class Reader:
     task_names: list[str] | None
     limits: Limits
 
-    def read(self, inputs: Any) -> list[list[TextInput]]:
-        """Of each input what is encoded of it: one text input, or several of a row whose tasks read other columns."""
+    def read(self, inputs: Any) -> list[NumberedInput]:
+        """What is encoded: one text input of each input, or several of a row whose tasks read different columns."""
         listed = inputs if isinstance(inputs, list) else [inputs]
         if not listed:
             raise RequestError(422, "bad-request", "inputs: expected at least one text.")
@@ -123,7 +132,11 @@ class Reader:
             message = f"inputs: {len(listed):,} of them, at most {self.limits.inputs:,} at a time."
             raise RequestError(413, "too-many-inputs", message)
         tasks = self._chosen_tasks()
-        return [self._read_one(content, number, tasks) for number, content in enumerate(listed, start=1)]
+        numbered: list[NumberedInput] = []
+        for number, content in enumerate(listed, start=1):
+            for text_input in self._read_one(content, number, tasks):
+                numbered.append((number, text_input))
+        return numbered
 
     def _chosen_tasks(self) -> list[Task]:
         known = self.model.backend.tasks
@@ -131,7 +144,8 @@ class Reader:
             return list(known.values())
         for name in self.task_names:
             if name not in known:
-                raise RequestError(422, "unknown-task", f"tasks: no task '{name}'.{nearest(name, known)}")
+                short_name = name[:LONGEST_NAME]
+                raise RequestError(422, "unknown-task", f"tasks: no task '{short_name}'.{nearest(short_name, known)}")
         return [known[name] for name in dict.fromkeys(self.task_names)]
 
     def _read_one(self, content: Any, number: int, tasks: list[Task]) -> list[TextInput]:
@@ -173,7 +187,7 @@ class Reader:
         return text_inputs
 
 
-def read_texts(content: Any, limits: Limits) -> list[TextInput]:
+def read_texts(content: Any, limits: Limits) -> list[NumberedInput]:
     """What is to be embedded."""
     listed = content if isinstance(content, list) else [content]
     if not listed or not all(isinstance(text, str) for text in listed):
@@ -181,7 +195,7 @@ def read_texts(content: Any, limits: Limits) -> list[TextInput]:
     if len(listed) > limits.inputs:
         message = f"input: {len(listed):,} texts, at most {limits.inputs:,} at a time."
         raise RequestError(413, "too-many-inputs", message)
-    return [TextInput(_checked((text,), number)) for number, text in enumerate(listed, start=1)]
+    return [(number, TextInput(_checked((text,), number))) for number, text in enumerate(listed, start=1)]
 
 
 def _checked(texts: tuple[str, ...], number: int) -> tuple[str, ...]:

@@ -1,17 +1,21 @@
-"""uvicorn around the application: signals, and an end that loses no request."""
+"""uvicorn around the application: the port, signals, and an end that loses no request."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import math
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from types import FrameType
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from manyheads.errors import UserError
 from manyheads.serving.access import Access, ApiKeys, check_binding
@@ -21,6 +25,51 @@ from manyheads.serving.models import Source
 
 LOGGER = logging.getLogger("manyheads.serve")
 SWITCH_SECONDS = 0.0005  # a thread gives way to the event loop so soon; Python's 5 ms would be seen in every tail
+HEADER_BYTES = 65_536
+HEADER_SECONDS = 10.0
+CONNECTIONS = 1_000
+LAST_SECONDS = 5  # to send the last answers after the queue was given up
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """Headers have to arrive in time, and have an end: uvicorn itself waits for ever, and reads any number."""
+
+    _header_bytes = 0
+    _header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expect_headers()
+
+    def _expect_headers(self) -> None:
+        self._header_bytes = 0
+        self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    def _stop_expecting(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def data_received(self, data: bytes) -> None:
+        if self._header_timer is not None:
+            self._header_bytes += min(len(data), HEADER_BYTES)
+            if self._header_bytes > 2 * HEADER_BYTES:
+                self.transport.close()
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        self._stop_expecting()
+        self._expect_headers()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._stop_expecting()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_expecting()
+        super().connection_lost(exc)
 
 
 class Server(uvicorn.Server):
@@ -29,6 +78,10 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service, unready_seconds: float) -> None:
         super().__init__(config)
         self.service, self.unready_seconds = service, unready_seconds
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self.loop = asyncio.get_running_loop()
+        await super().serve(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -45,15 +98,19 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.service.stopping:
-            self.force_exit = True  # told twice
-        self.service.stopping = True
-        if self.unready_seconds:
-            asyncio.get_running_loop().call_later(self.unready_seconds, self._stop)
-        else:
-            self._stop()
+        self.loop.call_soon_threadsafe(self._begin_to_stop)
 
-    def _stop(self) -> None:
+    def _begin_to_stop(self) -> None:
+        if self.service.stopping:  # told twice
+            self._close()
+            self.service.encoder.give_up()
+            return
+        self.service.stopping = True
+        self.loop.call_later(self.unready_seconds, self._close)
+        drain_seconds = self.service.limits.drain_seconds
+        self.loop.call_later(self.unready_seconds + drain_seconds, self.service.encoder.give_up)
+
+    def _close(self) -> None:
         self.should_exit = True
 
     def _reload_keys(self, sig: int, frame: FrameType | None) -> None:
@@ -68,18 +125,37 @@ def serve(sources: Sequence[Source], settings: ServerSettings, limits: Limits) -
     """Serve models until SIGTERM or Ctrl-C."""
     keys = ApiKeys(settings.keys_file)
     check_binding(settings.host, keys)
+    listening = _bind(settings)
     service = Service(sources, limits, Access(keys, settings.host, settings.cors), settings.log_texts)
-    sys.setswitchinterval(SWITCH_SECONDS)
     config = uvicorn.Config(
         build_app(service),
-        host=settings.host,
-        port=settings.port,
+        http=GuardedProtocol,
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=int(limits.drain_seconds),
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=math.ceil(limits.drain_seconds) + LAST_SECONDS,
         timeout_keep_alive=75,
         ws="none",
         lifespan="on",
     )
-    Server(config, service, settings.unready_seconds).run()
+    host, port = listening.getsockname()[:2]
+    LOGGER.info("serving at http://%s:%d", f"[{host}]" if ":" in host else host, port)
+    switch_seconds = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        Server(config, service, settings.unready_seconds).run(sockets=[listening])
+    finally:
+        sys.setswitchinterval(switch_seconds)
+        listening.close()
+
+
+def _bind(settings: ServerSettings) -> socket.socket:
+    """Before anything is loaded."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as fault:
+        location = f"{settings.host}:{settings.port}"
+        message = f"cannot listen at {location} ({fault.strerror}); choose another --port or --host."
+        raise UserError(f"serve: {message}", code="cannot-listen") from None

@@ -1,0 +1,76 @@
+"""What the server is to reach: how little it adds to the bare predictor, and how little further heads cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from apart import Apart
+from serve_load import Load, Measured, run_load
+from serve_offline import AllAtOnce, OneByOne
+from serve_subjects import Subject
+from serve_tables import p50, p99, quotient, rate
+from train import spread
+
+NO_OP_PATH, NO_OP_CLIENTS = "/v2/health/live", 32
+BUSY_CLIENTS = 128
+ONE_BY_ONE_TEXTS = 200
+ADDED = "ms that HTTP adds to one text, p50 − the bare predictor's"
+BARE = "bare predictor, ms of one text"
+NO_OP = f"p99 ms of a request for nothing, {NO_OP_CLIENTS} clients"
+SERVED = f"requests/s with {BUSY_CLIENTS} clients ÷ texts/s offline"
+HEADS = f"time of eight heads ÷ one head's, {BUSY_CLIENTS} clients"
+HEADS_SINGLE = "p50 of eight heads ÷ one head's, one client"
+AIMS = {ADDED: "≤ 0.5", SERVED: "≥ 0.90", HEADS: "≤ 1.10", HEADS_SINGLE: "≤ 1.10"}
+Aims = dict[str, list[float]]  # what → what was measured in each turn
+
+
+class AimsBench:
+    """One head, eight heads, and the model of one head without a server."""
+
+    def __init__(self, one: Subject, eight: Subject, model_folder: Path, texts: list[str]) -> None:
+        self.one, self.eight, self.texts = one, eight, texts
+        self.one_by_one = Apart(OneByOne, model_folder)
+        self.all_at_once = Apart(AllAtOnce, model_folder)
+
+    def measure(self, turns: int, seconds: float, warm_up: float) -> Aims:
+        """All of them in each turn, so that noise hits both sides of a ratio. The first turn warms up."""
+        found: Aims = {BARE: [], ADDED: [], HEADS_SINGLE: [], NO_OP: [], SERVED: [], HEADS: []}
+        for turn in range(turns + 1):
+            measured = {**self._single(), **self._busy(seconds, warm_up), NO_OP: self._no_op(seconds)}
+            if turn:
+                for name, value in measured.items():
+                    found[name].append(value)
+        return found
+
+    def stop(self) -> None:
+        self.one_by_one.stop()
+        self.all_at_once.stop()
+
+    def _single(self) -> dict[str, float]:
+        few = self.texts[:ONE_BY_ONE_TEXTS]
+        bare = 1000 * self.one_by_one(few)
+        over_http = p50(self.one.load(few, requests=len(few)))
+        with_eight = p50(self.eight.load(few, requests=len(few)))
+        return {BARE: bare, ADDED: over_http - bare, HEADS_SINGLE: quotient(with_eight, over_http)}
+
+    def _busy(self, seconds: float, warm_up: float) -> dict[str, float]:
+        offline = len(self.texts) / self.all_at_once(self.texts)
+        served = self.one.load(self.texts, clients=BUSY_CLIENTS, seconds=seconds, warm_up=warm_up)
+        with_eight = self.eight.load(self.texts, clients=BUSY_CLIENTS, seconds=seconds, warm_up=warm_up)
+        return {SERVED: rate(served) / offline, HEADS: quotient(rate(served), rate(with_eight))}
+
+    def _no_op(self, seconds: float) -> float:
+        server = self.one.server
+        server.resume()
+        measured: Measured = run_load(
+            Load(server.port, server.id, "GET", NO_OP_PATH, [""], clients=NO_OP_CLIENTS, seconds=seconds, warm_up=0.5)
+        )
+        server.pause()
+        return p99(measured)
+
+
+def aims_table(aims: Aims) -> list[str]:
+    lines = ["| | measured | aim |", "|---|---|---|"]
+    for name, values in aims.items():
+        lines.append(f"| {name} | {spread(values)} | {AIMS.get(name, '')} |")
+    return lines
