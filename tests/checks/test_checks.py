@@ -393,6 +393,7 @@ def test_command_exit_codes_and_json(tmp_path: Path, toy_encoder: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_command_names_missing_files(tmp_path: Path, toy_encoder: Path) -> None:
     recipe = write(tmp_path, toy_encoder, HEADER + rows(0))
     recipe["tasks"]["t"]["dev"] = "gone.csv"

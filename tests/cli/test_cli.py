@@ -78,6 +78,7 @@ def test_evaluate_prints_a_table_or_json(trained: Path) -> None:
     assert manyheads("evaluate", trained, "--model", "best-one", "-q").stderr == ""
 
 
+@pytest.mark.slow
 def test_predict_from_text_stdin_and_files_agree(trained: Path, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -99,6 +100,7 @@ def test_predict_from_text_stdin_and_files_agree(trained: Path, tmp_path: Path) 
         assert result.stdout.splitlines() == [f"7\t{lines[0]}", f"8\t{lines[1]}"], result.stderr
 
 
+@pytest.mark.slow
 def test_predict_pairs_and_json(trained: Path) -> None:
     found = json.loads(manyheads("predict", trained, "-t", "two", "--text", "a", "--text", "b", "--json").stdout)
     assert len(found) == 1
@@ -111,6 +113,7 @@ def test_predict_pairs_and_json(trained: Path) -> None:
     assert sum(probabilities["probabilities"].values()) == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_options_that_exclude_each_other(trained: Path, tmp_path: Path) -> None:
     for words in (("--text", "a", tmp_path / "a.csv"), ("--all", "--task", "one")):
         check_refused(manyheads("predict", trained, *words), "not both", "[conflicting-options]")
@@ -123,6 +126,7 @@ def test_options_that_exclude_each_other(trained: Path, tmp_path: Path) -> None:
     check_refused(manyheads("report", "papers/e1"), "Did you mean 'papers/e1-encodings'", "[unknown-subject]")
 
 
+@pytest.mark.slow
 def test_predict_for_every_task(trained: Path) -> None:
     """One column per task that takes such texts: single texts here."""
     header, line = manyheads("predict", trained, "--all", "--text", "a good film").stdout.splitlines()

@@ -79,6 +79,7 @@ def test_files_as_people_have_them(saved_model: Path, tmp_path: Path) -> None:
     check_refused(without_file, "--format is about a FILE", "[conflicting-options]")
 
 
+@pytest.mark.slow
 def test_evaluate_reads_files_as_people_have_them(saved_model: Path, tmp_path: Path) -> None:
     predictor = Predictor.open(saved_model)
     labels = predictor.tasks["mood"].labels.names

@@ -18,6 +18,8 @@ from manyheads.registry import parts
 from manyheads.tasks.compatibility import incompatible_parts
 from manyheads.tasks.task import Task
 
+pytestmark = pytest.mark.slow
+
 FAMILIES = {"encoding": "encodings", "pooling": "pooling", "head": "heads", "loss": "losses"}
 Named = tuple[str, ...]
 

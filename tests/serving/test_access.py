@@ -12,6 +12,8 @@ import pytest
 from command import check_refused, manyheads
 from running_server import RunningServer
 
+pytestmark = pytest.mark.slow
+
 KEY, OTHER_KEY = "k" * 32, "another-key-of-good-length"
 
 

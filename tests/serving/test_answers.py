@@ -87,6 +87,7 @@ def test_tasks_and_rows_with_the_tasks_own_columns(server: RunningServer, predic
     check_equal(all_tasks["tasks"]["same"], predictor.predict("same", [("a film", "a film")])[0])
 
 
+@pytest.mark.slow
 def test_under_load_answers_are_those_of_the_predictor(server: RunningServer, predictor: Predictor) -> None:
     rng = random.Random(0)
     requests: list[list[Any]] = []
@@ -182,6 +183,7 @@ def test_the_page_and_its_files_are_there(server: RunningServer) -> None:
         assert "default-src 'none'" in response.headers["content-security-policy"]
 
 
+@pytest.mark.slow
 def test_several_models_by_name(saved_model: Path) -> None:
     with RunningServer(f"first={saved_model}", f"second={saved_model}") as server:
         assert [model["id"] for model in server.client.get("/v1/models").json()["data"]] == ["first", "second"]

@@ -11,10 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import pytest
 
 from building import TWO, a_task, toy_model
 from manyheads.model.folder import save_model
 from running_server import RunningServer
+
+pytestmark = pytest.mark.slow
 
 SLOW_LOAD = """
 import time

@@ -137,6 +137,7 @@ def test_long_inputs_are_refused_where_that_is_asked_for(saved_model: Path) -> N
         assert server.predict("a film")
 
 
+@pytest.mark.slow
 def test_a_full_queue_turns_away_and_says_when_to_come_again(saved_model: Path) -> None:
     slow = "import manyheads.inference.torch_requests as r, time\nquick = r.answer\n"
     slow += "def answer(model, prepared):\n    time.sleep(0.2)\n    return quick(model, prepared)\nr.answer = answer"
@@ -158,6 +159,7 @@ def test_a_full_queue_turns_away_and_says_when_to_come_again(saved_model: Path) 
         assert server.predict("a film")
 
 
+@pytest.mark.slow
 def test_deadlines_are_met_or_said(server: RunningServer) -> None:
     def ask(number: int) -> int:
         texts = [f"a film {number} {text}" for text in range(20)]

@@ -13,6 +13,8 @@ from manyheads.parts.kinds.classification import Classification
 from manyheads.tasks.resolve import load_recipe
 from paper_recipes import FOLDER, as_text, base_settings, differences, names, resolved, stored_file
 
+pytestmark = pytest.mark.slow
+
 SHOWN = 20  # differences
 OPEN_RECIPE = {"encoder": "toy", "tasks": {"a": {"train": "demo:paraphrase", "labels": [0, 1]}}}
 

@@ -16,6 +16,8 @@ from manyheads import train
 from manyheads.tasks.resolve import load_recipe
 from run_files import last_checkpoint, log_of
 
+pytestmark = pytest.mark.slow
+
 ToyRecipe = Callable[..., dict[str, Any]]
 RecipeFile = Callable[..., Path]
 

@@ -301,6 +301,7 @@ def test_bfloat16_autocast_with_layer_norms(toy_encoder: Path) -> None:
     assert set(done.gramians) == {"embeddings", "layer 1", "layer 2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [*parts("scalarizers"), *parts("aggregators")], ids=lambda part: part.name)
 def test_every_combination_learns_a_fixed_batch(part: Part, toy_encoder: Path) -> None:
     """Each of the three losses falls: what is put into .grad goes down for all of them."""
