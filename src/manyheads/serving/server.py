@@ -25,7 +25,8 @@ from manyheads.serving.models import Source
 
 LOGGER = logging.getLogger("manyheads.serve")
 SWITCH_SECONDS = 0.0005  # a thread gives way to the event loop so soon; Python's 5 ms would be seen in every tail
-HEADER_BYTES = 65_536
+HEADER_BYTES = 131_072
+LARGEST_READ = 65_536
 HEADER_SECONDS = 10.0
 CONNECTIONS = 1_000
 LAST_SECONDS = 5  # to send the last answers after the queue was given up
@@ -52,8 +53,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._header_timer is not None:
-            self._header_bytes += min(len(data), HEADER_BYTES)
-            if self._header_bytes > 2 * HEADER_BYTES:
+            self._header_bytes += min(len(data), LARGEST_READ)  # the first of a body may come with them
+            if self._header_bytes > HEADER_BYTES:
                 self.transport.close()
                 return
         super().data_received(data)
