@@ -18,6 +18,8 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 # tests run side by side in processes; one thread each, or they would wait for each other
 WORKERS ?= 2
+# tests start hundreds of processes: with bytecode on disk each of them starts sooner
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo serve-demo test test-quick test-portable lint docs defaults paper-recipes smoke bench bench-quick bench-serve gpu-check
 

@@ -58,6 +58,7 @@ def test_the_page_lists_every_room() -> None:
     assert set(rooms_in_order()) == folders | modules
 
 
+@pytest.mark.slow
 def test_rooms_import_only_rooms_above_them() -> None:
     assert wrong_imports(PACKAGE, rooms_in_order()) == []
 
@@ -81,6 +82,7 @@ def named_kinds(package: Path, kinds: set[str]) -> list[str]:
     return named
 
 
+@pytest.mark.slow
 def test_no_other_room_names_a_kind_of_task() -> None:
     """A docstring is longer than a name, so it is never taken for one."""
     kinds = {part.name for part in parts("kinds")}
@@ -143,5 +145,6 @@ def test_rooms_before_the_encoder_import_no_torch() -> None:
     assert first_to_import_torch(["manyheads.errors", "manyheads.encoder.loading"])[0] == ["manyheads.encoder.loading"]
 
 
+@pytest.mark.slow
 def test_what_serves_an_exported_model_imports_neither_torch_nor_transformers() -> None:
     assert first_to_import_torch([f"manyheads.{name}" for name in WITHOUT_TORCH]) == ([], False)

@@ -88,12 +88,14 @@ def test_wrong_checksum_of_the_default_encoder(recipe_file: RecipeFile, toy_enco
     )
 
 
+@pytest.mark.slow
 def test_truncated_model(trained: Path) -> None:
     file = trained / "best" / "heads.safetensors"
     file.write_bytes(file.read_bytes()[:-10])
     check_refused(manyheads("predict", trained, "--task", "mood", "--text", "a film"), str(file), "damaged")
 
 
+@pytest.mark.slow
 def test_truncated_checkpoint(trained: Path) -> None:
     (trained / "metrics.json").unlink()
     file = next((trained / "checkpoints").glob("*/model.safetensors"))
@@ -107,6 +109,7 @@ def test_tasks_that_share_a_name(toy_data: Path) -> None:
     check_refused(manyheads("train", recipe), "twice.yaml:4: tasks.mood", "already stands in line 2", "[repeated-key]")
 
 
+@pytest.mark.slow
 def test_parts_that_do_not_fit_the_task(recipe_file: RecipeFile) -> None:
     check_refused(manyheads("train", recipe_file(tasks=task(loss="mse"))), "tasks.mood.loss", "'mse' needs numbers")
     check_refused(manyheads("train", recipe_file(tasks=task(encoding="cross"))), "tasks.mood.encoding", "use 'single'")
@@ -131,6 +134,7 @@ def test_wrong_folders(toy_data: Path, trained: Path) -> None:
     check_refused(manyheads("train", toy_data / "recipe.yaml"), "exists already", "--overwrite")
 
 
+@pytest.mark.slow
 def test_a_broken_manifest(trained: Path) -> None:
     (trained / "best" / "checksums.json").write_text(json.dumps({"gone.bin": "00"}))
     check_refused(manyheads("predict", trained, "--task", "mood", "--text", "x"), "gone.bin", "missing")

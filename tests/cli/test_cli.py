@@ -155,6 +155,7 @@ def test_recipes_lists_what_is_shipped() -> None:
     assert all(one["description"] for one in found)
 
 
+@pytest.mark.slow
 def test_doctor_finds_the_default_encoder() -> None:
     found = {one["what"]: one["found"] for one in json.loads(manyheads("doctor", "--json").stdout)}
     assert found["torch threads"] == os.environ["OMP_NUM_THREADS"]

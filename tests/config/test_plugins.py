@@ -107,6 +107,7 @@ def test_a_fault_in_the_file_is_told_with_its_line(
     check_refused(refused, "imports", message, "[import-failed]")
 
 
+@pytest.mark.slow
 def test_only_local_python_files_are_taken(recipe_file: Callable[..., Path]) -> None:
     for name in ("https://example.org/parts.py", "absent.py", "mood.csv"):
         refused = manyheads("train", recipe_file(imports=[name]))
@@ -129,6 +130,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FAULTS)
 def test_faults_of_own_parts_at_work_are_told_with_their_line(
     kind: str, own: Path, recipe_file: Callable[..., Path]
@@ -138,6 +140,7 @@ def test_faults_of_own_parts_at_work_are_told_with_their_line(
     check_refused(manyheads("train", recipe_file(tasks=TASKS, imports=["my_parts.py"])), message)
 
 
+@pytest.mark.slow
 def test_a_metric_says_which_kinds_it_measures(own: Path, recipe_file: Callable[..., Path]) -> None:
     body = "def mine(predicted, labels, task):\n    'A number.'\n    return 0.5\n"
     own.write_text("from manyheads import register\n\n@register('metrics', 'mine')\n" + body)
@@ -166,6 +169,7 @@ class Wide(Head):
 """
 
 
+@pytest.mark.slow
 def test_a_run_whose_part_has_another_shape_now_is_refused(
     own: Path, recipe_file: Callable[..., Path], toy_data: Path
 ) -> None:

@@ -199,6 +199,7 @@ TWO = LabelReader("classification", ("0", "1"), {"0": 0, "1": 1})
 SCORE = LabelReader("regression", range=(0, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "text", "label", "reader", "rows"),
     [
@@ -226,6 +227,7 @@ def test_real_files_are_read_whole(
         assert all(one == one.strip() != "" for one in column.to_pylist())
 
 
+@pytest.mark.slow
 def test_the_two_unlabelled_rows_of_quora_dev_are_named_or_skipped(shared_data: Path) -> None:
     columns = Columns(PAIR, "is_duplicate", None)
     assert refusal(shared_data, "quora-dev.csv", columns=columns, reader=TWO)[:-1] == [

@@ -51,6 +51,7 @@ def test_select_is_taken_from_train_alone(toy_recipe: ToyRecipe) -> None:
         load_tasks(load_recipe(toy_recipe(tasks=tiny, evaluate={"select": 0.5})))
 
 
+@pytest.mark.slow
 def test_tasks_can_be_left_out_of_training_but_not_of_the_order(recipe_file: Callable[..., Path]) -> None:
     result = manyheads("train", recipe_file(), "training.active_tasks=[near]")
     assert result.returncode == 0, result.stderr
@@ -64,6 +65,7 @@ def test_tasks_can_be_left_out_of_training_but_not_of_the_order(recipe_file: Cal
     )
 
 
+@pytest.mark.slow
 def test_the_toy_encoder_needs_no_files(recipe_file: Callable[..., Path]) -> None:
     result = manyheads("train", recipe_file(), "encoder=toy", "training.max_steps=2")
     assert result.returncode == 0, result.stderr

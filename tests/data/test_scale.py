@@ -232,6 +232,7 @@ CELLS = st.one_of(
 WORDS = st.sampled_from(["a", " b", "1", "1.0", "True", "c\u2003"])
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(WORDS, min_size=4, max_size=4), max_size=6), st.data())
 def test_plain_chunks_are_read_as_row_by_row(rows: list[list[Any]], data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 2)) if rows else 0):
@@ -256,6 +257,7 @@ LABELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LABELS)
 @given(data=st.data(), blanks=st.booleans())
 def test_labels_by_distinct_value_are_those_one_by_one(kind: str, data: st.DataObject, blanks: bool) -> None:
@@ -282,6 +284,7 @@ def test_labels_by_distinct_value_are_those_one_by_one(kind: str, data: st.DataO
 # --- views -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1), st.data())
 def test_a_view_of_a_view_equals_a_copy(texts: list[str], data: st.DataObject) -> None:
     some = np.array(data.draw(st.lists(st.integers(0, len(texts) - 1), min_size=1)))

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.numeric
 HEADS, SIZE = 2, 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drop", [0.0, 0.4])
 @pytest.mark.parametrize("positions_needed", ["all", "first"])
 def test_gradient(drop: float, positions_needed: PositionsNeeded) -> None:

@@ -34,6 +34,7 @@ def sequences(segments: int) -> list[Sequence]:
     return [Sequence(draw.integers(5, 99, n), draw.integers(0, segments, n)) for n in (9, 1, 30, 9)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_states_equal_the_model_run_one_by_one(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)

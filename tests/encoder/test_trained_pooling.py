@@ -63,6 +63,7 @@ def test_a_model_folder_keeps_what_its_encoder_was_trained_with(tmp_path: Path) 
     assert find_trained_pooling(tmp_path, has_pooler_weights=True) == "pooler"
 
 
+@pytest.mark.slow
 def test_the_default_encoder_is_pooled_by_its_mean() -> None:
     encoder = load_encoder(EncoderSettings()).encoder
     assert encoder.has_pooler_weights, "weights that its training never used"

@@ -20,6 +20,7 @@ from manyheads.tokens.tokenizer import Tokenizer
 ToyRecipe = Callable[..., dict[str, Any]]
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_dev_examples(toy_recipe: ToyRecipe) -> None:
     """Single texts and pairs; labelled rows only; ids and texts of the rows that dev.safetensors has labels of."""
     recipe = load_recipe(toy_recipe())

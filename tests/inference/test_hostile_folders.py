@@ -257,6 +257,7 @@ def everything_below(folder: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_folders_get_one_message(case: str, model_folder: Path, tmp_path: Path) -> None:
     spoil, words, code = HOSTILE[case]
@@ -351,6 +352,7 @@ def test_parts_of_the_folder_that_prediction_does_not_need(model_folder: Path) -
     assert PartConfig(name="a-metric-of-mine") in Predictor.open(model_folder).task("mood").metrics
 
 
+@pytest.mark.slow
 def test_folders_that_are_none(tmp_path: Path, model_folder: Path) -> None:
     cases = {"absent": "no-such-model", "empty": "damaged-model", "file": "no-such-model"}
     (tmp_path / "empty").mkdir()

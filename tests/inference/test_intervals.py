@@ -65,6 +65,7 @@ def test_metrics_drawn_together_are_those_drawn_alone() -> None:
         assert np.array_equal(together[key], bootstrap.drawn_metric(task, key, predictions, labels, "dev"))
 
 
+@pytest.mark.slow
 def test_draws_of_a_large_file_are_the_same_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     classes, numbers, several = a_task(labels=TWO), a_task(labels=NUMBERS), a_task(labels=MULTI)

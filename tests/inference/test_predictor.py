@@ -53,6 +53,7 @@ def test_a_copied_folder_predicts_like_its_run(
     assert sorted(path.name for path in copied.parent.iterdir()) == ["a model"], "nothing is written beside it"
 
 
+@pytest.mark.slow
 def test_files_as_people_have_them(saved_model: Path, tmp_path: Path) -> None:
     """A text per line for every task that takes one; no header, quotes as letters, an ending that says nothing."""
     predictor = Predictor.open(saved_model)

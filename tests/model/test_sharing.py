@@ -188,6 +188,7 @@ def write_reviews(folder: Path) -> None:
     (folder / "meals.csv").write_text("text,label\n" + "\n".join(rows[::-1]).replace("film", "meal") + "\n")
 
 
+@pytest.mark.slow
 def test_two_tasks_share_one_head(recipe_file: Callable[..., Path], toy_data: Path) -> None:
     """Paper D: the auxiliary sentiment sets share a head, the main one keeps its own."""
     write_reviews(toy_data)
@@ -211,6 +212,7 @@ def test_two_tasks_share_one_head(recipe_file: Callable[..., Path], toy_data: Pa
     assert json.loads(again.stdout)["dev"] == run.metrics["dev"], "the resolved recipe trains to the same result"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -128,6 +128,7 @@ def test_pooling_gives_one_vector_per_input(part: Part) -> None:
         part.factory(small_bert(), layer=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", LEARNING, ids=ids)
 def test_every_part_learns_a_fixed_batch(part: Part, toy_encoder: Path) -> None:
     """Loss falls to under two thirds within 30 steps: gradients reach what they should."""

@@ -41,6 +41,7 @@ def a_text(toy_encoder: Path, text: str) -> Sequence:
 # --- masking -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_share_is_hidden_in_berts_proportions(toy_encoder: Path, vocabulary: Vocabulary) -> None:
     text = a_text(toy_encoder, "the film was very good . " * 8)
     draw = np.random.default_rng(0)
@@ -195,6 +196,7 @@ def test_pretrain_then_train(recipe_file: RecipeFile, toy_data: Path, toy_encode
     assert "head for masked tokens: that of the encoder's own files" in further.stderr
 
 
+@pytest.mark.slow
 def test_whole_words_files_and_chosen_tasks(recipe_file: RecipeFile, toy_data: Path) -> None:
     lines = "\ufeffa man plays the guitar\n\n" + "".join(f"the dog runs {i}\n" for i in range(30))
     (toy_data / "more.txt.gz").write_bytes(gzip.compress(lines.encode()))
@@ -244,6 +246,7 @@ def test_settings_that_do_not_belong_to_it_are_refused_or_said(
     check_refused(again, "mlm-head.safetensors: not a whole safetensors file")
 
 
+@pytest.mark.slow
 def test_stopped_before_its_first_step_it_can_be_begun_anew(recipe_file: RecipeFile, toy_data: Path) -> None:
     """Killed while the untrained head is judged: nothing is left that could be taken for a run."""
     before = "import manyheads.pretraining.run as r, os\nr.Pretrainer.evaluate = lambda self: os._exit(9)"
@@ -259,6 +262,7 @@ def test_long_lines_become_several_texts(recipe_file: RecipeFile, toy_data: Path
     assert "texts: 7 different ones" in result.stderr, "of 62 tokens the same one, and six others that end differently"
 
 
+@pytest.mark.slow
 def test_loss_and_rate_by_hand(recipe_file: RecipeFile, toy_data: Path) -> None:
     """The mean over hidden tokens, however they are cut into passes; warm-up, then a line to 0."""
     settings = {"max_steps": 4, "batch_size": 16, "learning_rate": 1e-2, "warmup": 0.5}
@@ -342,6 +346,7 @@ def test_a_tokenizer_without_a_mask_token_is_refused(
     check_refused(manyheads("pretrain", recipe_file(encoder=str(folder))), "[no-mask-token]")
 
 
+@pytest.mark.slow
 def test_kept_files_are_safetensors(recipe_file: RecipeFile, toy_data: Path) -> None:
     assert manyheads("pretrain", recipe_file(), "-q").returncode == 0
     folder = toy_data / "runs" / "toy-pretrained"

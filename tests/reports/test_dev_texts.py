@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from manyheads import load_recipe, train
 from manyheads.reports.dev_texts import add_texts
 from manyheads.reports.facts import RunFacts
 from manyheads.reports.task_predictions import TaskPredictions
 
 
+@pytest.mark.slow
 def test_texts_of_other_examples_are_not_taken(toy_recipe: Callable[..., dict[str, Any]], toy_data: Path) -> None:
     """A study knows the ids of its examples: a run folder with other ids, or another number of them, does not fit."""
     run = train(load_recipe(toy_recipe()), quiet=True)

@@ -266,6 +266,7 @@ def test_slices_by_how_words_are_cut(toy_encoder: Path) -> None:
     assert examples["with common words only (at most 1 piece)"] == int((pieces.longest_word <= 1).sum())
 
 
+@pytest.mark.slow
 def test_rates_are_drawn_by_group(smoke_run: Path) -> None:
     """The heads learn at a hundredth: their line is that many times the phase's rate."""
     from manyheads.reports.figures.style import figure_style
@@ -349,6 +350,7 @@ def test_sharing_is_measured_against_the_most_alike_run(toy_recipe: Callable[...
     assert "The run fair in the same folder cannot be read" in run_report(shared).html
 
 
+@pytest.mark.slow
 def test_a_starved_task_and_constant_predictions_are_findings(smoke_run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(smoke_run, folder)
@@ -380,6 +382,7 @@ def test_a_large_dev_set_makes_no_large_page(toy_recipe: Callable[..., dict[str,
     assert "20,000" in page
 
 
+@pytest.mark.slow
 def test_a_run_that_kept_no_predictions(smoke_run: Path, tmp_path: Path) -> None:
     """No predictions on dev, no evaluation in the log, no model: the page shows what is left, and makes nothing up."""
     folder = tmp_path / "copy"

@@ -30,6 +30,7 @@ def test_tensorboard_gets_what_the_log_has(toy_recipe: Callable[..., dict[str, A
     assert {"learning_rate", "gradient_norm", "dev/overall", "dev/mood/accuracy"} <= set(told.Tags()["scalars"])
 
 
+@pytest.mark.slow
 def test_nothing_is_tracked_unless_named(toy_recipe: Callable[..., dict[str, Any]]) -> None:
     run = train(load_recipe(toy_recipe()), quiet=True)
     assert not (run.folder / "trackers").exists()

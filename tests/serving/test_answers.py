@@ -64,6 +64,7 @@ def check_equal(answered: dict[str, Any], predicted: dict[str, Any]) -> None:
             assert answered[key] == value
 
 
+@pytest.mark.slow
 def test_every_fitting_head_answers(server: RunningServer, predictor: Predictor) -> None:
     text, pair = "a good film", ("a good film", "why ?")
     answer = server.predict([text, list(pair)])
@@ -109,6 +110,7 @@ def test_under_load_answers_are_those_of_the_predictor(server: RunningServer, pr
     assert inputs_encoded > 1.2 * batches  # requests did share passes
 
 
+@pytest.mark.slow
 def test_a_long_list_is_split_and_may_be_streamed(server: RunningServer, predictor: Predictor) -> None:
     rng = random.Random(1)
     texts = [random_text(rng) for _ in range(500)]

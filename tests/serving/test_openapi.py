@@ -20,6 +20,7 @@ def server(saved_model: Path) -> Iterator[RunningServer]:
         yield running
 
 
+@pytest.mark.slow
 def test_examples_are_of_the_models_own_tasks_and_are_answered(server: RunningServer) -> None:
     document = server.client.get("/openapi.json").json()
     examples = document["paths"]["/v1/predict"]["post"]["requestBody"]["content"]["application/json"]["examples"]

@@ -81,6 +81,7 @@ def check_refused(response: httpx.Response, status: int) -> None:
         assert secret not in response.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body(server: RunningServer, name: str) -> None:
     body, status = BODIES[name]
@@ -128,6 +129,7 @@ def test_a_body_that_does_not_arrive(server: RunningServer) -> None:
         assert server.predict("a film")
 
 
+@pytest.mark.slow
 def test_long_inputs_are_refused_where_that_is_asked_for(saved_model: Path) -> None:
     with RunningServer(saved_model, "--refuse-long") as server:
         response = server.post("/v1/predict", {"inputs": ["a"] * 70 + ["a good film " * 600]})

@@ -111,6 +111,7 @@ def test_paper_d_measures_one_run_of_its_best_model() -> None:
         assert all(recipe == recipes[0] for recipe in recipes)
 
 
+@pytest.mark.slow
 def test_paper_ds_rows_with_the_figures_of_its_first_model_are_one_training() -> None:
     """Those that stand beside T2's first row: same rates, losses and poolings at full scale."""
     figures = STUDIES["papers/d2-ablation"].published["No additional layers"]
@@ -159,6 +160,7 @@ def test_paper_e_overall_scores_follow_from_its_columns() -> None:
     assert misprints == [("Max-size cycle", 0.771), ("SFT + SMART", 0.784)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if study.paper == "E"])
 def test_paper_e_knows_no_segments(name: str, scale: str) -> None:
@@ -221,6 +223,7 @@ def test_how_long_paper_b_samples() -> None:
     assert steps_and_passes(shared["decreasing α", ""])[0] == 25_000
 
 
+@pytest.mark.slow
 def test_paper_bs_combined_loss_passes_ten_times_over_sst() -> None:
     for row, recipe in full_recipes("papers/b8-combined-loss").items():
         assert steps_and_passes(recipe)[1]["sst"] == 10, row
@@ -259,6 +262,7 @@ def figures_of(published: object) -> list[float]:
     return list(published.values())
 
 
+@pytest.mark.slow
 def test_paper_bs_rows_with_the_same_figures_are_one_model() -> None:
     """The ablations start from 'naive multitask, pooling in heads' of its table 1: same encoder, poolers and pairs."""
     table = STUDIES["papers/b1-main"]

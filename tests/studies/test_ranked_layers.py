@@ -41,6 +41,7 @@ def set_accuracy(file: Path, accuracy: float) -> None:
     file.write_bytes(gzip.compress(json.dumps(record).encode()))
 
 
+@pytest.mark.slow
 def test_the_best_layers_of_a_finished_study(tmp_path: Path) -> None:
     study = write_both(tmp_path)
     output = tmp_path / "studies"

@@ -69,6 +69,7 @@ def test_a_table_is_what_its_command_prints(page: Path, tmp_path: Path) -> None:
     assert table.stdout.strip() in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @DATA_NEEDED
 @pytest.mark.parametrize("file", EARLIER, ids=lambda file: file.name)
 def test_an_earlier_study_is_another_training(file: Path, tmp_path: Path) -> None:

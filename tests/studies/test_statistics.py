@@ -110,6 +110,7 @@ def test_with_one_seed_the_detectable_difference_is_that_of_the_normal_test() ->
     assert one.detectable(looks=4) == pytest.approx(2 * (stats.norm.ppf(1 - 0.025 / 4) + stats.norm.ppf(0.8)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 @pytest.mark.parametrize("by_seed", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("level", [0.05, 0.05 / 12])
@@ -132,6 +133,7 @@ def test_the_interval_keeps_its_level_whatever_the_share_of_seeds(seeds: int, by
 # --- the bootstrap -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_drawn_metrics_are_the_metrics_of_what_was_drawn() -> None:
     draw = np.random.default_rng(1)
     classes, numbers = a_task(labels=ORDINAL), a_task(labels=NUMBERS)
@@ -153,6 +155,7 @@ def test_drawn_metrics_are_the_metrics_of_what_was_drawn() -> None:
     assert not np.array_equal(draw_counts("another dev", 30), counts)
 
 
+@pytest.mark.slow
 def test_undefined_draws_are_left_out() -> None:
     task = a_task(labels=TWO)
     predictions = np.array([[0.4, 0.6], [0.7, 0.3], [0.2, 0.8]])

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,11 @@ from manyheads.data import demo as shipped
 TOOL = Path(demo_corpus.__file__).parent
 Rows = list[dict[str, str]]
 EVERY_SPLIT = [(task, split) for task in TASKS for split in SPLITS]
-ROWS: dict[tuple[str, str], Rows] = {(task, split): demo_rows(task, split) for task, split in EVERY_SPLIT}
+
+
+@cache  # made by the first test that needs them, not whenever tests are collected
+def rows_of(task: str, split: str) -> Rows:
+    return demo_rows(task, split)
 
 
 def texts(task: str, row: dict[str, str]) -> tuple[str, ...]:
@@ -32,7 +37,7 @@ def tokens(text: str) -> list[str]:
 
 def all_text(task: str, *splits: str) -> str:
     """Every sentence of some splits, as tokens between spaces: a phrase is found whole or not at all."""
-    sentences = (text for split in splits for row in ROWS[task, split] for text in texts(task, row))
+    sentences = (text for split in splits for row in rows_of(task, split) for text in texts(task, row))
     return " | ".join(f" {' '.join(tokens(sentence))} " for sentence in sentences)
 
 
@@ -59,7 +64,7 @@ def label_words(task: str, pool: str) -> set[str]:
 
 @pytest.mark.parametrize(("task", "split"), EVERY_SPLIT)
 def test_rows_have_the_promised_size_columns_and_plain_strings(task: str, split: str) -> None:
-    rows = ROWS[task, split]
+    rows = rows_of(task, split)
     assert len(rows) == SIZES[split] == {"train": 1600, "dev": 400, "test": 200}[split]
     assert {tuple(row) for row in rows} == {COLUMNS[task]}
     values = [value for row in rows for value in row.values()]
@@ -77,7 +82,7 @@ def test_columns_are_those_the_recipes_name() -> None:
 
 @pytest.mark.parametrize(("task", "split"), EVERY_SPLIT)
 def test_sentences_are_whole_and_of_ordinary_length(task: str, split: str) -> None:
-    for row in ROWS[task, split]:
+    for row in rows_of(task, split):
         for text in texts(task, row):
             assert 4 <= len(text.split()) <= 25, text
             assert text[0].isupper(), text
@@ -87,15 +92,15 @@ def test_sentences_are_whole_and_of_ordinary_length(task: str, split: str) -> No
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_labels_are_in_range_and_balanced(split: str) -> None:
-    sentiment = Counter(row["sentiment"] for row in ROWS["sentiment", split])
+    sentiment = Counter(row["sentiment"] for row in rows_of("sentiment", split))
     assert sorted(sentiment) == ["0", "1", "2", "3", "4"]
     assert all(0.12 <= count / SIZES[split] <= 0.28 for count in sentiment.values())
 
-    duplicates = Counter(row["is_duplicate"] for row in ROWS["paraphrase", split])
+    duplicates = Counter(row["is_duplicate"] for row in rows_of("paraphrase", split))
     assert sorted(duplicates) == ["0", "1"]
     assert 0.35 <= duplicates["1"] / SIZES[split] <= 0.45
 
-    scores = [row["similarity"] for row in ROWS["similarity", split]]
+    scores = [row["similarity"] for row in rows_of("similarity", split)]
     assert all(re.fullmatch(r"[0-4]\.[02468]|5\.0", score) for score in scores)
     whole = Counter(score[0] for score in scores)
     assert sorted(whole) == ["0", "1", "2", "3", "4", "5"]
@@ -104,7 +109,7 @@ def test_labels_are_in_range_and_balanced(split: str) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_rows_are_not_sorted_by_label(task: str) -> None:
-    labels = [row[COLUMNS[task][-1]][0] for row in ROWS[task, "train"]]
+    labels = [row[COLUMNS[task][-1]][0] for row in rows_of(task, "train")]
     first, second = Counter(labels[:800]), Counter(labels[800:])
     assert all(abs(first[label] - second[label]) < 128 for label in labels)
 
@@ -116,7 +121,7 @@ def test_rows_are_not_sorted_by_label(task: str) -> None:
 @pytest.mark.parametrize(("task", "split"), EVERY_SPLIT)
 def test_the_seed_decides_the_rows(task: str, split: str) -> None:
     random.seed(99)  # the global generator must not matter
-    assert demo_rows(task, split, seed=0) == ROWS[task, split]
+    assert demo_rows(task, split, seed=0) == rows_of(task, split)
     one, other = ({texts(task, row) for row in demo_rows(task, split, seed)} for seed in (0, 1))
     assert len(one & other) < len(one) / 2
 
@@ -135,7 +140,7 @@ def test_another_process_with_another_hash_seed_gives_the_same_rows() -> None:
             text=True,
             check=True,
         )
-        assert json.loads(run.stdout) == [ROWS[key] for key in EVERY_SPLIT]
+        assert json.loads(run.stdout) == [rows_of(*key) for key in EVERY_SPLIT]
 
 
 # --- the files that ship with the package
@@ -172,7 +177,7 @@ def test_the_tool_writes_the_same_bytes_again_and_finds_a_changed_file(tmp_path:
 
 @pytest.mark.parametrize(("task", "split"), EVERY_SPLIT)
 def test_the_package_reads_the_rows_of_the_generator(task: str, split: str) -> None:
-    assert shipped.demo_rows(task, split) == ROWS[task, split]
+    assert shipped.demo_rows(task, split) == rows_of(task, split)
     assert (shipped.TASKS, shipped.SPLITS) == (TASKS, SPLITS)
 
 
@@ -274,7 +279,7 @@ HELD_NOT = "(?:wasn't|was not|was scarcely|was by no means)"
     ],
 )
 def test_sentiment_follows_negation_degree_and_contrast(split: str, pattern: str, label: str) -> None:
-    rows = ROWS["sentiment", split] + (ROWS["sentiment", "test"] if split == "dev" else [])
+    rows = rows_of("sentiment", split) + (rows_of("sentiment", "test") if split == "dev" else [])
     matching = [row for row in rows if re.fullmatch(pattern, row["sentence"])]
     assert matching, "the construction is missing from the corpus"
     assert [row for row in matching if row["sentiment"] != label] == []
@@ -296,12 +301,13 @@ def epoch_description(text: str, groups: list[tuple[str, ...]]) -> str:
     return re.sub(r"\ban\b", "a", re.sub(pattern, lambda found: first[found[0]], text.lower()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS)
 def test_synonyms_keep_a_question_and_other_changes_do_not(split: str) -> None:
     fillers = demo_corpus.FILLERS["train" if split == "train" else "held"]
     groups = [group for kind in fillers.values() for group in kind]
     equal = swapped = changed = reworded = 0
-    for row in ROWS["paraphrase", split]:
+    for row in rows_of("paraphrase", split):
         one, two = (epoch_description(row[side], groups) for side in ("sentence1", "sentence2"))
         if one == two:
             equal += 1
@@ -325,7 +331,7 @@ def overlap(one: str, two: str) -> float:
 @pytest.mark.parametrize("split", SPLITS)
 def test_shared_words_do_not_tell_duplicates(split: str) -> None:
     shared: dict[str, list[float]] = {"0": [], "1": []}
-    for row in ROWS["paraphrase", split]:
+    for row in rows_of("paraphrase", split):
         shared[row["is_duplicate"]].append(overlap(row["sentence1"], row["sentence2"]))
     # hard negatives have half of all words in common, that is, two thirds of the words of each question
     assert sum(share >= 0.5 for share in shared["0"]) > 0.2 * len(shared["0"])
@@ -347,7 +353,7 @@ def test_duplicates_ask_one_question_and_easy_negatives_come_from_elsewhere(spli
                 return number, line
         raise AssertionError(f"no wording fits {text!r}")
 
-    pairs = [(row, asked(row["sentence1"]), asked(row["sentence2"])) for row in ROWS["paraphrase", split]]
+    pairs = [(row, asked(row["sentence1"]), asked(row["sentence2"])) for row in rows_of("paraphrase", split)]
     assert [row for row, one, two in pairs if row["is_duplicate"] == "1" and one != two] == []
     negatives = [(one, two) for row, one, two in pairs if row["is_duplicate"] == "0"]
     elsewhere = sum(one[0] != two[0] for one, two in negatives)
@@ -378,7 +384,7 @@ def test_similarity_agrees_with_what_is_common(split: str) -> None:
         return {name for name in names if f" {re.sub('^an ', 'a ', name)} " in said}
 
     seen = Counter[str]()
-    for row in ROWS["similarity", split]:
+    for row in rows_of("similarity", split):
         one, two = parts(row["sentence1"]), parts(row["sentence2"])
         topic_one, topic_two = (next(t for t in known if len(t & side) == 3) for side in (one, two))
         score, core = float(row["similarity"]), len(topic_one & one & two)

@@ -55,6 +55,7 @@ def test_an_aggregators_gradients_are_measured_for_nothing(toy_recipe: ToyRecipe
     assert "The run's own surgery turned the shared step in" in told[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["proportional", "sequential"])
 def test_rounds_with_one_task_are_measured_with_batches_of_the_others(sampler: str, toy_recipe: ToyRecipe) -> None:
     training = {"epochs": 1, "batch_size": 8, "conflicts": 1.0}
@@ -144,6 +145,7 @@ def test_words_follow_the_figures() -> None:
     assert conflict_table(conflicts(-0.2, None))[0] == {"": "all shared", "a – b": "-0.20, 80% against"}
 
 
+@pytest.mark.slow
 def test_verdicts_are_rarely_wrong_where_there_is_nothing() -> None:
     """Pure noise over twelve steps, three pairs, seven layer groups: some verdict in about one table of twenty."""
     random = np.random.default_rng(0)
@@ -194,6 +196,7 @@ def test_what_surgery_would_have_changed_is_worked_out_from_the_log(log_with: Ca
     assert "layer 2" not in found.pairs["mood – near"], "no gradient, no cosine"
 
 
+@pytest.mark.slow
 def test_a_step_with_one_task_leaves_surgery_nothing_to_do(log_with: Callable[..., Conflicts]) -> None:
     found = log_with(record(trained=["near"], surgery={"near": 1.0}, operated=["layer 1"]))
     assert (found.together, found.would, found.did) == (0, [], [])

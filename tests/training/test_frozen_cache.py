@@ -95,6 +95,7 @@ PAIRS = {"train": "near.tsv", "range": [0, 5], "encoding": "bi-concat", "pooling
 NEAR = [{"train": "near.tsv", "range": [0, 5]}, PAIRS]
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 @pytest.mark.parametrize("train_what", ["heads", "top-1"])
 @pytest.mark.parametrize("near", NEAR, ids=["cross", "bi"])
@@ -163,6 +164,7 @@ def test_single_layer_training_leaves_every_other_tensor_as_it_was(toy_recipe: T
         assert torch.equal(tensor, before[name]) == (".layer.0." not in name), name
 
 
+@pytest.mark.slow
 def test_what_is_kept(toy_recipe: ToyRecipe) -> None:
     both = {"mood": (2, False), "near": (2, False)}
     assert kept(toy_recipe, training={**TRAINING, "trainable": "heads"}) == both

@@ -80,6 +80,7 @@ def test_a_shared_head_is_solved_on_the_rows_of_all_its_tasks(toy_recipe: ToyRec
     assert np.std(predictions["near"]) < 0.4
 
 
+@pytest.mark.slow
 def test_a_run_prints_keeps_and_may_choose_its_start(toy_recipe: ToyRecipe, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(load_recipe(toy_recipe(training={**PROBED, "learning_rate": 1e-9}, tasks={"mood": MOOD, "near": NEAR})))
     assert "frozen encoder + linear model" in capsys.readouterr().err
@@ -99,6 +100,7 @@ def test_without_it_heads_are_random_and_the_start_is_no_candidate(toy_recipe: T
     assert not log_of(run.folder, "probe")
 
 
+@pytest.mark.slow
 def test_heads_of_another_run_are_kept(toy_recipe: ToyRecipe) -> None:
     first = train(load_recipe(toy_recipe(training=PROBED, tasks={"mood": MOOD})), quiet=True)
     recipe = load_recipe(

@@ -159,6 +159,7 @@ def changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> 
     return {name for name, one in after.items() if not torch.equal(one, before[name])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trains", "learning"),
     [
@@ -239,6 +240,7 @@ def test_phases_are_said_logged_and_evaluated(recipe_file: Callable[..., Path], 
     assert [one["loss"] for one in log_of(run.with_name("again"))] == [one["loss"] for one in log_of(run)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("phases", "message"),
     [
@@ -313,6 +315,7 @@ def test_a_run_with_resting_tasks_reports_them_and_resumes_exactly(
     assert both.metrics["steps"] == 10
 
 
+@pytest.mark.slow
 def test_a_task_whose_turn_has_not_come_does_not_rest(toy_recipe: ToyRecipe) -> None:
     tasks = toy_recipe()["tasks"]
     tasks["near"]["patience"] = 1
@@ -322,6 +325,7 @@ def test_a_task_whose_turn_has_not_come_does_not_rest(toy_recipe: ToyRecipe) -> 
     assert [one["step"] for one in run.metrics["pauses"]] == [run.metrics["steps"]]
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_patience_ends_a_phase_not_the_run(toy_recipe: ToyRecipe, capsys: pytest.CaptureFixture[str]) -> None:
     training = {"epochs": 3, "batch_size": 8, "learning_rate": NO_RATE, "patience": 1}

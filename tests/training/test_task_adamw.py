@@ -199,6 +199,7 @@ def reference(model: ManyHeads, data: dict[str, Any], training: Training, larges
     model.zero_grad(set_to_none=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", ["updates", "own-updates"])
 @pytest.mark.parametrize("tokens", [10**9, 25], ids=["one pass", "passes"])
 def test_steps_of_a_model_against_every_gradient_apart(on: Any, tokens: int, toy_encoder: Path) -> None:

@@ -35,6 +35,7 @@ def weights_of(folder: Path) -> dict[str, torch.Tensor]:
     return load_model(folder)[0].state_dict()
 
 
+@pytest.mark.slow
 def test_run_folder_holds_what_it_should(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe())
     for name in ("recipe.yaml", "log.jsonl", "metrics.json", "best/model.safetensors", "best/heads.safetensors",
@@ -56,6 +57,7 @@ def test_run_folder_holds_what_it_should(toy_recipe: ToyRecipe) -> None:
     }  # 27 rows make 4 batches, and are passed over again
 
 
+@pytest.mark.slow
 def test_a_recipe_may_be_a_dict_or_a_path(toy_recipe: ToyRecipe, recipe_file: Callable[..., Path]) -> None:
     few_steps = {"training.max_steps": 1}
     assert train(toy_recipe(name="dict"), few_steps, quiet=True).metrics["steps"] == 1
@@ -114,6 +116,7 @@ def test_reloaded_run_evaluates_to_the_same_metrics(toy_recipe: ToyRecipe) -> No
     assert again.metrics == run.metrics
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 def test_predictions_do_not_depend_on_what_else_is_asked(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe())
@@ -132,6 +135,7 @@ def test_predictions_do_not_depend_on_what_else_is_asked(toy_recipe: ToyRecipe) 
         run.predict("moood", ["x"])
 
 
+@pytest.mark.slow
 def test_prediction_files(toy_recipe: ToyRecipe, toy_data: Path) -> None:
     (toy_data / "unlabelled.csv").write_text('id,sentence\nx1,a good film\n"x,2",a dull book\n')
     recipe = toy_recipe()
@@ -204,6 +208,7 @@ def test_patience_stops_early_and_a_resumed_run_stays_stopped(toy_recipe: ToyRec
     assert resume(run.folder, quiet=True).metrics["steps"] == 15
 
 
+@pytest.mark.slow
 def test_accumulated_batches_make_fewer_steps(toy_recipe: ToyRecipe) -> None:
     recipe = toy_recipe()
     recipe["training"]["accumulate"] = 3
@@ -312,12 +317,14 @@ def test_bf16_trains(toy_recipe: ToyRecipe) -> None:
     assert weights_of(run.folder / "best")["encoder.word.weight"].dtype == torch.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["type", "train", "1"])
 def test_a_task_may_have_any_name(toy_recipe: ToyRecipe, name: str) -> None:
     run = run_recipe(toy_recipe(tasks={name: {"train": "mood.csv"}}), training__max_steps=1)
     assert run.predict(None, ["a film"])[0]["prediction"] in list("0123")
 
 
+@pytest.mark.slow
 @pytest.mark.numeric
 @pytest.mark.parametrize(("scale", "offset", "unit"), [("raw", 0, 1), ("unit", 0, 5), ("standard", None, None)])
 def test_scales_of_a_regression(toy_recipe: ToyRecipe, scale: str, offset: float | None, unit: float | None) -> None:
@@ -339,6 +346,7 @@ def test_scales_of_a_regression(toy_recipe: ToyRecipe, scale: str, offset: float
     assert run.predict("near", [pair])[0]["prediction"] == pytest.approx(output * task.unit + task.offset, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_overwrite_keeps_the_old_run_until_the_new_one_is_sound(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe())
     with pytest.raises(UserError, match="no file"):
@@ -349,6 +357,7 @@ def test_overwrite_keeps_the_old_run_until_the_new_one_is_sound(toy_recipe: ToyR
     assert (run.folder / "best").is_dir()
 
 
+@pytest.mark.slow
 def test_init_refuses_a_head_with_other_classes(toy_recipe: ToyRecipe) -> None:
     first = run_recipe(toy_recipe(name="first"))
     recipe = toy_recipe(name="second", init=str(first.folder))
@@ -400,6 +409,7 @@ def test_a_torn_last_line_of_the_log_is_dropped(toy_recipe: ToyRecipe) -> None:
     assert len(log_of(run, "step")) == 10
 
 
+@pytest.mark.slow
 def test_what_predict_and_max_length_refuse(toy_recipe: ToyRecipe) -> None:
     run = run_recipe(toy_recipe(), training__max_steps=1)
     with pytest.raises(UserError, match="put it in brackets"):

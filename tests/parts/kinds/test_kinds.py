@@ -34,6 +34,7 @@ def trained(recipe_file: Files, **task: Any) -> tuple[Run, str]:
     return Run(Path(load_recipe(recipe_file(tasks={"t": task})).output) / "toy"), result.stderr
 
 
+@pytest.mark.slow
 def test_nli_is_a_pair_with_three_classes(recipe_file: Files, toy_data: Path) -> None:
     names = ["entailment", "neutral", "contradiction"]
     rows = [f"a dog runs {i},one cat sleeps,{names[i % 3]}" for i in range(24)]
@@ -47,6 +48,7 @@ def test_nli_is_a_pair_with_three_classes(recipe_file: Files, toy_data: Path) ->
     assert sum(prediction["probabilities"].values()) == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_single_regression_with_a_range(recipe_file: Files, toy_data: Path) -> None:
     rows = [f"the film was good {i},{i % 10 + 0.5}" for i in range(24)]
     (toy_data / "score.csv").write_text("text,score\n" + "\n".join(rows) + "\n")
@@ -125,6 +127,7 @@ def test_a_column_per_class_must_say_yes_or_no(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_multi_label_from_training_to_predictions(recipe_file: Files, toy_data: Path) -> None:
     topics = ["dog", "tea", "film"]
     two = [(topics[i % 3], topics[(i + 1) % 3]) for i in range(30)]
@@ -158,6 +161,7 @@ def test_imbalance_is_said_at_load_with_what_to_do(tmp_path: Path) -> None:
     assert "class 'rare' has 1 of 40 train rows, 'usual' has 39; `loss: {name: binary-cross-entropy, class_we" in note
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "seen"), [("raw", [0.0, 2.5, 5.0]), ("unit", [0.0, 0.5, 1.0])])
 def test_predictions_are_in_label_units_on_every_scale(
     scale: str, seen: list[float], recipe_file: Files, toy_data: Path
@@ -178,6 +182,7 @@ def test_predictions_are_in_label_units_on_every_scale(
     assert np.isfinite(predictions).all()
 
 
+@pytest.mark.slow
 def test_geometric_overall_chooses_the_best_model(recipe_file: Files, toy_data: Path) -> None:
     result = manyheads("train", recipe_file(), "training.epochs=1", "evaluate.overall=geometric", "--json")
     dev = json.loads(result.stdout)["dev"]
@@ -187,6 +192,7 @@ def test_geometric_overall_chooses_the_best_model(recipe_file: Files, toy_data: 
     check_refused(manyheads("train", recipe_file(), "evaluate.weights={near: 0, mood: 0}"), "evaluate.weights")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [{"output": "sigmoid"}, {"encoding": "bi-cosine"}, {}])
 def test_equal_labels_train_without_a_fault(parts: dict[str, Any], recipe_file: Files, toy_data: Path) -> None:
     """0.1 forty-five times has a deviation of 1e-17, not 0."""

@@ -415,6 +415,7 @@ def test_scales_of_the_overall(name: str, found: float | None, arithmetic: float
     assert overall(scores, tasks, "geometric") == pytest.approx(geometric)
 
 
+@pytest.mark.slow
 def test_importing_metrics_does_not_wait_for_their_libraries() -> None:
     code = "import sys, manyheads.parts.metrics; print(*{'sklearn', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

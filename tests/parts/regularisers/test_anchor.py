@@ -44,6 +44,7 @@ def vector(model: ManyHeads, encoder: Encoder, side: int, row: int, reads: str) 
     return READS[reads](encoder(pack([Sequence(ids, segments)])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reads", READS)
 def test_anchor_equals_a_slow_reference(reads: str, toy_encoder: Path) -> None:
     """λ·Σ over tasks of the mean over examples of the mean over texts of 1 − v·v₀/(‖v‖·‖v₀‖), and its gradient."""

@@ -119,6 +119,7 @@ def ascend(delta: torch.Tensor, gradient: torch.Tensor, smart: Any) -> torch.Ten
     return torch.stack(moved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["inf", "l2"])
 @pytest.mark.parametrize(
     "options",

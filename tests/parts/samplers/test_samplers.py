@@ -54,6 +54,7 @@ def rows_of(rounds: list[Seen], task: str) -> list[int]:
 # --- the contract ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @settings(derandomize=True, deadline=None, max_examples=25)
 @given(sampler_input=supplies(), data=st.data())
@@ -76,6 +77,7 @@ def test_rounds_are_honest_and_need_no_replay(name: str, sampler_input: SamplerI
     assert isinstance(sampler.state(0), dict)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PASSING)
 @settings(derandomize=True, deadline=None, max_examples=25)
 @given(sampler_input=supplies())
@@ -89,6 +91,7 @@ def test_no_example_is_seen_twice_before_all_are_seen_once(name: str, sampler_in
             assert counts[row] == -(-location // size), "the pass that this example belongs to"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [one for one in NAMES if "step" in find("samplers", one).options.model_fields])
 @settings(derandomize=True, deadline=None, max_examples=25)
 @given(sampler_input=supplies())
@@ -280,6 +283,7 @@ def test_a_cap_that_never_binds_is_batch_round_robin() -> None:
 # --- weighted --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(sampler_input=supplies(), alpha=st.sampled_from([1.0, 0.5, 0.0]), steps=st.integers(200, 800))
 def test_frequencies_are_those_of_the_formula(sampler_input: SamplerInput, alpha: float, steps: int) -> None:

@@ -32,6 +32,7 @@ def test_rows_of_the_step_before_are_zero_again() -> None:
     assert third.tolist() == [[0, 0], [0, 0], [9, 9], [0, 0], [0, 0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("combine", ["sum", "pcgrad"])
 @pytest.mark.parametrize("regularise", [[], ["l2"]], ids=["plain", "penalty on weights"])
 def test_gradients_of_words_are_those_of_fresh_tables(
@@ -83,6 +84,7 @@ def test_what_is_added_to_a_gradient_that_is_there_is_not_left_behind(
     assert torch.equal(gradient(0), one)
 
 
+@pytest.mark.slow
 def test_rows_of_several_passes_are_held_once(toy_recipe: Callable[..., dict[str, Any]], toy_encoder: Path) -> None:
     still = {"name": str(toy_encoder), "dropout": 0, "attention_dropout": 0}
     found = []

@@ -195,6 +195,7 @@ def test_of_word_embeddings_only_touched_rows_are_held(toy_encoder: Path) -> Non
     assert all(rows == pieces < len(model.encoder.words) / 2 for rows, pieces in held)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradients", ["pcgrad", "mgda", "imtl-g", "gradvac"])
 @pytest.mark.parametrize("losses", ["sum", "mean", "fixed", "uncertainty"])
 def test_the_gradient_is_the_weighted_sum_of_weighted_tasks(gradients: str, losses: str, toy_encoder: Path) -> None:
@@ -413,6 +414,7 @@ def test_no_more_copies_than_tasks(copies: Any, share: float, tmp_path: Path) ->
     assert held > 2.5 * share, "the count sees the copies"
 
 
+@pytest.mark.slow
 def test_no_graph_is_kept(toy_encoder: Path) -> None:
     model, data = setting(toy_encoder)
     kept: list[Any] = []
