@@ -1,7 +1,7 @@
 """How fast the server answers, beside other servers of the same encoder: in turns, on the same sentences.
 
     python benchmarks/serve.py [--data FOLDER] [--seconds N] [--turns N] [--clients 1 8 32 128] [--json FILE]
-    python benchmarks/serve.py --only none --overload 30 --soak 100000
+    python benchmarks/serve.py --only none --same 10000 --overload 60 --soak 100000
 
 One text per request, one torch thread per server; the clients are another process on the same machine. With --data
 the sentences are SST's, else the demo's. A turn measures every subject with every number of clients; ratios are taken
@@ -26,6 +26,7 @@ from manyheads.tasks.load import load_tasks
 from serve_aims import AimsBench, aims_table
 from serve_models import model_folder
 from serve_process import ONE_THREAD
+from serve_same import compare_answers
 from serve_stress import overload, soak
 from serve_subjects import EIGHT_HEADS, EMBEDDINGS, ONE_HEAD, Subject, check_embeddings, start_subjects
 from serve_tables import Turns, levels_table, summaries
@@ -86,6 +87,9 @@ def measure(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict
         bench.stop()
         show(aims_table(aims))
         content["aims"] = aims
+    if options.same:
+        lines, content["same"] = compare_answers(eight, model_folder(folder, 8), texts, options.same)
+        show(lines)
     if options.overload:
         lines, content["overload"] = overload(one, texts, options.overload)
         show(lines)
@@ -110,6 +114,7 @@ def main() -> None:
     given.add_argument("--texts", type=int, default=2000, help="different sentences, at most")
     given.add_argument("--only", choices=("levels", "aims", "none"), help="one of the two tables, or neither")
     given.add_argument("--no-peers", action="store_true", help="without Infinity and LitServe")
+    given.add_argument("--same", type=int, metavar="REQUESTS", help="are answers under load those of predict?")
     given.add_argument("--overload", type=float, metavar="SECONDS", help="three times what the server can do")
     given.add_argument("--queue-tokens", type=int, default=65_536, help="that may wait; then the server answers 429")
     given.add_argument("--soak", type=int, metavar="REQUESTS", help="does memory stay as it is?")

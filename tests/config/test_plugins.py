@@ -180,3 +180,4 @@ def test_a_run_whose_part_has_another_shape_now_is_refused(
     own.write_text(WIDE.replace("5", "6"))
     refused = manyheads("predict", toy_data / "runs" / "toy", "--text", "a", "--text", "b", "--imports", own)
     check_refused(refused, "its heads do not fit", "[invalid-model]")
+    assert not (own.parent / "__pycache__").exists()

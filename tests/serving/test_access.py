@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -104,3 +106,11 @@ def test_texts_are_logged_only_where_asked(saved_model: Path) -> None:
         assert server.ended
         assert ("a secret sentence" in server.ended.stderr) == logged
         assert "POST /v1/predict 200" in server.ended.stderr
+
+
+@pytest.mark.parametrize("call", ["manyheads.create_app('x')", "manyheads.cli.main()"])
+def test_without_the_extra_one_message_says_what_to_install(call: str) -> None:
+    code = f"import sys\nsys.modules['starlette'] = None\nimport manyheads.cli\n{call}"
+    command = [sys.executable, "-c", code, "serve", "x"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "serve: starlette is not installed; pip install 'manyheads[serve]'." in ended.stderr.splitlines()[-1]

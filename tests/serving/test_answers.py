@@ -92,7 +92,7 @@ def test_tasks_and_rows_with_the_tasks_own_columns(server: RunningServer, predic
 def test_under_load_answers_are_those_of_the_predictor(server: RunningServer, predictor: Predictor) -> None:
     rng = random.Random(0)
     requests: list[list[Any]] = []
-    for _ in range(300):
+    for _ in range(1000):
         inputs: list[Any] = []
         for _ in range(rng.choice([1, 1, 1, 2, 5])):
             text = random_text(rng)
@@ -100,12 +100,20 @@ def test_under_load_answers_are_those_of_the_predictor(server: RunningServer, pr
         requests.append(inputs)
     with ThreadPoolExecutor(16) as clients:
         answers = list(clients.map(server.predict, requests))
+    texts: list[tuple[str, dict[str, Any]]] = []
+    pairs: list[tuple[tuple[str, str], dict[str, Any]]] = []
     for inputs, answer in zip(requests, answers, strict=True):
         for content, described in zip(inputs, answer["predictions"], strict=True):
-            expected = predictor.predict_all([content if isinstance(content, str) else tuple(content)])
-            assert set(described["tasks"]) == set(expected)
-            for name, [predicted] in expected.items():
-                check_equal(described["tasks"][name], predicted)
+            if isinstance(content, str):
+                texts.append((content, described["tasks"]))
+            else:
+                pairs.append(((content[0], content[1]), described["tasks"]))
+    for answered in (texts, pairs):
+        expected = predictor.predict_all([content for content, _ in answered])
+        for row, (_, tasks) in enumerate(answered):
+            assert set(tasks) == set(expected)
+            for name, predictions in expected.items():
+                check_equal(tasks[name], predictions[row])
     batches, inputs_encoded = server.figure("manyheads_batch_inputs_count"), server.figure("manyheads_batch_inputs_sum")
     assert inputs_encoded > 1.2 * batches  # requests did share passes
 
@@ -173,6 +181,7 @@ def test_metrics_count_what_was_asked(server: RunningServer) -> None:
     assert server.figure("manyheads_inputs_total") == before + 3
     assert server.figure("manyheads_queued_tokens") == 0
     text = server.client.get("/metrics").text
+    assert 'manyheads_requests_total{endpoint="/v1/predict",model="best",status="200"}' in text
     for stage in ("tokenise", "queue", "encode"):
         assert f'stage="{stage}"' in text
 

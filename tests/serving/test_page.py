@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,23 +106,27 @@ def test_words_that_mattered_and_code_to_copy(server: RunningServer, browser: Br
     check_clean(browser, server)
 
 
-def test_a_dropped_csv_is_answered_row_by_row(server: RunningServer, browser: Browser, saved_model: Path) -> None:
-    browser.open(server.url + "/", **SCREENS["desktop"], dark=False)
+def drop(browser: Browser, file: Path, x: int, y: int) -> None:
+    """A file dragged from the desktop, as the browser itself sees it."""
+    data = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
+    for event in ("dragEnter", "dragOver", "drop"):
+        browser.ask("Input.dispatchDragEvent", type=event, x=x, y=y, data=data)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_dropped_csv_is_answered_row_by_row(
+    screen: str, server: RunningServer, browser: Browser, saved_model: Path, tmp_path: Path
+) -> None:
+    browser.open(server.url + "/", **SCREENS[screen], dark=False, phone=screen == "phone")
     wait_for(browser, "!document.getElementById('app').hidden")
-    click(browser, "mode-many")
     rows = [f"a good film {number}" for number in range(150)] + ['with "quotes", and a comma']
     lines = ["id,text"]
     for number, text in enumerate(rows):
         quoted = text.replace('"', '""')
         lines.append(f'{number},"{quoted}"')
-    script = """(text => {
-        const files = new DataTransfer();
-        files.items.add(new File([text], 'rows.csv', {type: 'text/csv'}));
-        const input = document.getElementById('file');
-        input.files = files.files;
-        input.dispatchEvent(new Event('change', {bubbles: true}));
-    })(%s)"""
-    browser.evaluate(script % json.dumps("\n".join(lines)))
+    file = tmp_path / "rows.csv"
+    file.write_text("\n".join(lines))
+    drop(browser, file, x=200, y=300)  # though the page still shows where to type one text
     wait_for(browser, "!document.getElementById('columns').hidden")
     click(browser, "run-many")
     wait_for(browser, f"document.querySelectorAll('#many-table tbody tr').length == {len(rows)}")

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from manyheads.cli.options import Imports, ModelOption
-from manyheads.errors import UserError
 
 
 def serve(
@@ -43,13 +42,10 @@ def serve(
     imports: Imports = None,
 ) -> None:
     """Serve every head over HTTP, from one encoder pass; for example: manyheads serve runs/demo"""
-    try:
-        from manyheads.runs.served import read_sources
-        from manyheads.serving.limits import Limits, ServerSettings
-        from manyheads.serving.server import serve as serve_models
-    except ModuleNotFoundError as fault:
-        message = f"serve: {fault.name} is not installed; pip install 'manyheads[serve]'."
-        raise UserError(message, code="not-installed") from None
+    from manyheads.runs.served import read_sources
+    from manyheads.serving.limits import Limits, ServerSettings
+    from manyheads.serving.server import serve as serve_models
+
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     limits = Limits(
         body_bytes=body_bytes,

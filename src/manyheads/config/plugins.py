@@ -9,13 +9,22 @@ from __future__ import annotations
 import hashlib
 import sys
 import traceback
+from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import CodeType
 
 from manyheads import registry
 from manyheads.errors import UserError
 
 _imported: dict[Path, str] = {}  # file → the module that it was run as; the name changes with the file's content
+
+
+class _UncachedLoader(SourceFileLoader):
+    """Reads the source itself: Python takes bytecode of the same second and size for it, and leaves files behind."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def import_parts(file: Path, location: str) -> None:
@@ -29,7 +38,7 @@ def import_parts(file: Path, location: str) -> None:
     if _imported.get(file) == name:
         return
     registry.forget_module(_imported.pop(file, ""))
-    spec = spec_from_file_location(name, file)
+    spec = spec_from_file_location(name, file, loader=_UncachedLoader(name, str(file)))
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from starlette.types import ASGIApp
+from typing import TYPE_CHECKING, Any
 
 from manyheads.errors import UserError
 from manyheads.inference.dev_examples import read_dev_examples
@@ -16,6 +14,9 @@ from manyheads.serving.access import Access, ApiKeys
 from manyheads.serving.app import Service, build_app
 from manyheads.serving.limits import Limits
 from manyheads.serving.models import Source
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 SHOWN_EXAMPLES = 2  # of each task
 

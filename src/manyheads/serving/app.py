@@ -84,7 +84,7 @@ class Service:
 
     async def predict(self, request: Request) -> Response:
         asked: PredictRequest = read_request(PredictRequest, await read_json(request, self.limits), self.limits)
-        model = self.shelf.find(asked.model)
+        model = self._find_model(request, asked.model)
         inputs = Reader(model, asked.tasks, self.limits).read(asked.inputs)
         if asked.explain:
             self._check_explanation(model, len(inputs))
@@ -109,6 +109,11 @@ class Service:
             }
         )
 
+    def _find_model(self, request: Request, name: str | None) -> ServedModel:
+        model = self.shelf.find(name)
+        request.state.model = model.name  # for the metrics
+        return model
+
     def _check_explanation(self, model: ServedModel, inputs: int) -> None:
         if not model.backend.explains:
             raise RequestError(422, "no-gradients", "explain: this model's backend has no gradients.")
@@ -122,7 +127,7 @@ class Service:
 
     async def embed(self, request: Request) -> Response:
         asked: EmbeddingRequest = read_request(EmbeddingRequest, await read_json(request, self.limits), self.limits)
-        model = self.shelf.find(asked.model)
+        model = self._find_model(request, asked.model)
         inputs = read_texts(asked.input, self.limits)
         self._log(asked.input)
         pending = self.answering.begin(model, asked.timeout_ms)
@@ -301,8 +306,9 @@ class Application:
 
     def _record(self, scope: Scope, status: int, seconds: float, identity: str) -> None:
         endpoint = scope["path"] if scope["path"] in ENDPOINTS else "other"
-        self.service.metrics.requests.labels(endpoint, str(status)).inc()
-        self.service.metrics.request_seconds.labels(endpoint).observe(seconds)
+        model = scope["state"].get("model", "")
+        self.service.metrics.requests.labels(endpoint, str(status), model).inc()
+        self.service.metrics.request_seconds.labels(endpoint, model).observe(seconds)
         LOGGER.info("%s %s %d %.1f ms %s", scope["method"], endpoint, status, 1000 * seconds, identity)
 
 

@@ -18,12 +18,15 @@ class ServingMetrics:
         self.registry = CollectorRegistry()
         registry = self.registry
         self.requests = Counter(
-            "manyheads_requests", "Requests by endpoint and status.", ["endpoint", "status"], registry=registry
+            "manyheads_requests",
+            "Requests by endpoint, status and model; the model is empty where a request came to none.",
+            ["endpoint", "status", "model"],
+            registry=registry,
         )
         self.request_seconds = Histogram(
             "manyheads_request_seconds",
             "From a request to its answer.",
-            ["endpoint"],
+            ["endpoint", "model"],
             buckets=SECONDS,
             registry=registry,
         )

@@ -752,22 +752,27 @@ function listen() {
   byId("many-csv").addEventListener("click", downloadCsv);
   byId("csv-header").addEventListener("change", showColumns);
   byId("csv-remove").addEventListener("click", () => (removeCsv(), byId("file").focus()));
-  listenForFiles(byId("many-form"));
+  listenForFiles();
 }
 
-function listenForFiles(form) {
+// A file may be dropped anywhere: outside of its box a browser would leave the page to show it.
+function listenForFiles() {
+  const form = byId("many-form");
   const read = (files) => files.length && perform("file", () => readFile(files[0]));
   byId("file").addEventListener("change", (event) => read(event.target.files));
-  form.addEventListener("dragover", (event) => {
+  document.addEventListener("dragover", (event) => {
     if (!event.dataTransfer.types.includes("Files")) return; // dragged text goes into the box, as everywhere
     event.preventDefault();
     form.classList.add("over");
   });
-  form.addEventListener("dragleave", () => form.classList.remove("over"));
-  form.addEventListener("drop", (event) => {
+  document.addEventListener("dragleave", () => form.classList.remove("over"));
+  document.addEventListener("drop", (event) => {
     form.classList.remove("over");
     if (!event.dataTransfer.files.length) return;
     event.preventDefault();
+    if (byId("app").hidden) return; // before a key is given
+    byId("mode-many").checked = true;
+    showMode();
     read(event.dataTransfer.files);
   });
 }
