@@ -63,6 +63,62 @@ os._exit(0)
 """
 
 
+# `before` of a study command: its runs are forked from its own warm process too, in place of new interpreters
+FORKED_RUNS = """
+import signal, time, types
+import manyheads.studies.runner as runner
+
+class ForkedRun:
+    def __init__(self, command, stdin, stdout, stderr, env, start_new_session):
+        self.returncode = None
+        self.pid = os.fork()
+        if self.pid:
+            return
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(stderr.fileno(), 2)
+        os.environ.clear()
+        os.environ.update(env)
+        sys.argv = ["manyheads", *command[3:]]
+        code = 0
+        try:
+            manyheads.cli.main()
+        except SystemExit as exit:
+            code = exit.code or 0
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+        sys.stderr.flush()
+        os._exit(code)
+
+    def poll(self):
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            if ended:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout=60.0):
+        until = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired("a run", timeout)
+            time.sleep(0.005)
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+import subprocess
+runner.subprocess = types.SimpleNamespace(
+    Popen=ForkedRun, DEVNULL=None, TimeoutExpired=subprocess.TimeoutExpired
+)
+"""
+
+
 @dataclass
 class Started:
     """A command under way."""

@@ -22,7 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")  # some virtual machines advertise AMX and crash on it
 
 from manyheads.encoder.toy import WORDS, write_toy_encoder  # noqa: E402  (after the environment is set)
-from report_fixtures import finished_study, hostile_run, other_run, smoke_run  # noqa: E402, F401  (used by name)
+from report_fixtures import finished_study, hostile_run, other_run, report_runs, smoke_run  # noqa: E402, F401  (used by name)
 from saved_models import model_folder, saved_model  # noqa: E402, F401  (used by name)
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

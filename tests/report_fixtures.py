@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,40 @@ from manyheads.studies.runner import train_in_process
 from manyheads.studies.study import OpenStudy, open_study
 
 
+def copied(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """What one process of the test session made, in a folder of this process's own."""
+    from conftest import made_once  # which imports this module
+
+    return Path(shutil.copytree(made_once(factory, name, make), factory.mktemp(name) / "copy"))
+
+
 @pytest.fixture(scope="session")
-def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The two runs below in one folder."""
+
+    def make(folder: Path) -> None:
+        train_learnt(folder)
+        train_plain(folder)
+
+    return copied(tmp_path_factory, "report-runs", make)
+
+
+@pytest.fixture(scope="session")
+def smoke_run(report_runs: Path) -> Path:
     """The papers' three tasks on a toy, with weights that are learnt and conflicts measured, in two phases."""
+    return report_runs / "learnt"
+
+
+@pytest.fixture(scope="session")
+def other_run(report_runs: Path) -> Path:
+    """The same tasks, trained longer and otherwise, and without two of them."""
+    return report_runs / "plain"
+
+
+def train_learnt(folder: Path) -> None:
     changes = {
         "name": "learnt",
-        "output": str(tmp_path_factory.mktemp("report")),
+        "output": str(folder),
         "combine": "uncertainty",
         "training.conflicts": 0.5,
         "training.max_steps": None,
@@ -28,22 +58,20 @@ def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "phases": [{"epochs": 1, "tasks": ["sst"]}, {"epochs": 2}],
         "report": False,
     }
-    return train(load_recipe("scales/smoke", changes), quiet=True).folder
+    train(load_recipe("scales/smoke", changes), quiet=True)
 
 
-@pytest.fixture(scope="session")
-def other_run(smoke_run: Path) -> Path:
-    """The same tasks, trained longer and otherwise, and without two of them."""
+def train_plain(folder: Path) -> None:
     changes = {
         "name": "plain",
-        "output": str(smoke_run.parent),
+        "output": str(folder),
         "training.epochs": 6,
         "training.max_steps": None,
         "training.learning_rate": 3e-3,
         "tasks": ["sst", "sts"],
         "report": False,
     }
-    return train(load_recipe("scales/smoke", changes), quiet=True).folder
+    train(load_recipe("scales/smoke", changes), quiet=True)
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +109,13 @@ def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def finished_study(tmp_path_factory: pytest.TempPathFactory) -> OpenStudy:
     """Paper B's transfer study at its smallest, two seeds."""
-    opened = open_study("papers/b2-transfer", "smoke", tmp_path_factory.mktemp("studies"), {}, seeds=[0, 1])
-    for identity, planned in opened.runs:
-        train_in_process(opened.folder, identity, planned)
-    return opened
+
+    def open_in(folder: Path) -> OpenStudy:
+        return open_study("papers/b2-transfer", "smoke", folder, {}, seeds=[0, 1])
+
+    def make(folder: Path) -> None:
+        opened = open_in(folder)
+        for identity, planned in opened.runs:
+            train_in_process(opened.folder, identity, planned)
+
+    return open_in(copied(tmp_path_factory, "report-study", make))

@@ -12,8 +12,9 @@ from command import manyheads
 
 @pytest.mark.slow
 def test_demo_trains_compares_and_predicts(tmp_path: Path) -> None:
-    words = ("training.max_steps=2", "evaluate.max_examples=20", "--output", tmp_path)
-    result = manyheads("demo", *words)
+    words = ["training.max_steps=2", "evaluate.max_examples=20", "--output", str(tmp_path)]
+    few = [f"tasks.{task}.max_train=150" for task in ("sentiment", "paraphrase", "similarity")]
+    result = manyheads("demo", *few, *words)
     assert result.returncode == 0, result.stderr
     for shown in (
         "frozen probe",

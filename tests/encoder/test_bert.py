@@ -147,8 +147,8 @@ def test_saved_encoder_is_what_was_loaded(long_toy: Path, tmp_path: Path) -> Non
         assert torch.equal(tensor, again.encoder.state_dict()[name]), name
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("both", [pytest.param(TOY, marks=pytest.mark.numeric), SLOW_REAL], indirect=True)
+@pytest.mark.numeric
+@pytest.mark.parametrize("both", [TOY], indirect=True)
 @pytest.mark.parametrize("positions_needed", ["all", "first"])
 def test_without_gradients_layers_work_in_place_and_say_the_same(
     both: tuple[Bert, BertModel], positions_needed: PositionsNeeded

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from building import NUMBERS, ORDINAL, TWO, a_task
+from building import MULTI, NUMBERS, ORDINAL, TWO, a_task
 from manyheads.inference import bootstrap
 from manyheads.inference.bootstrap import DRAWS, draw_counts, drawn_metric
 from manyheads.parts.metrics import score
@@ -139,6 +139,8 @@ def test_drawn_metrics_are_the_metrics_of_what_was_drawn() -> None:
     classes, numbers = a_task(labels=ORDINAL), a_task(labels=NUMBERS)
     chances, labels = draw.dirichlet([1, 1, 1], 30), draw.integers(0, 3, 30)
     values, wanted = draw.normal(size=30), draw.normal(size=30)
+    sets, true_sets = draw.uniform(size=(30, 3)), draw.integers(0, 2, (30, 3))
+    true_sets[:, 2] = sets[:, 2] = 0  # a class that is nowhere
     counts = draw_counts("some dev", 30)
     assert counts.shape == (DRAWS, 30)
     assert (counts.sum(axis=1) == 30).all()
@@ -146,6 +148,9 @@ def test_drawn_metrics_are_the_metrics_of_what_was_drawn() -> None:
         (classes, "accuracy", chances, labels),
         (numbers, "pearson", values, wanted),
         (classes, "macro-f1", chances, labels),
+        (a_task(labels=MULTI), "macro-f1", sets, true_sets),
+        (a_task(labels=MULTI), "micro-f1", sets, true_sets),
+        (classes, "kappa", chances, labels),
     ):
         found = drawn_metric(task, metric, given, truth, "some dev")
         for number in (0, 7, 31):
@@ -207,13 +212,13 @@ def test_intervals_cover_the_truth_as_often_as_promised(seeds: int, spread: floa
 @pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "spread"), [(3, 0.03), (5, 0.02), (1, 0.0)])
 def test_nothing_is_called_better_where_nothing_is(seeds: int, spread: float) -> None:
-    """400 tables of four equal variants: a false 'better' or 'worse' in at most 5 % of the tables (and some slack)."""
+    """200 tables of four equal variants: a false 'better' or 'worse' in at most 5 % of the tables (and some slack)."""
     draw = np.random.default_rng(11)
     wrong = 0
-    for _ in range(400):
+    for _ in range(200):
         table = synthetic_study(draw, 0.0, seeds, 300, spread, 4)
         wrong += any(told != "not distinguishable" for told in verdicts(table, [True] * 4))
-    assert wrong <= 28, wrong
+    assert wrong <= 16, wrong
 
 
 @pytest.mark.slow

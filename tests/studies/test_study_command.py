@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from command import check_refused, manyheads, start
+from command import FORKED_RUNS, check_refused, manyheads, start
 from conftest import made_once, write_toy_data
 from manyheads.studies.runner import start_run, train_in_process
 from manyheads.studies.study import OpenStudy, open_study
@@ -42,7 +42,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory, toy_encoder: Path) -> Path
     """Data, study, its runs in `studies`, and what was printed, in a folder that nobody changes."""
 
     def make(folder: Path) -> None:
-        result = run(write_study(write_toy_data(folder), toy_encoder), folder / "studies")
+        study = write_study(write_toy_data(folder), toy_encoder)
+        result = run(study, folder / "studies", before="")  # processes from nothing, as a user has them
         assert result.returncode == 0, result.stderr
         (folder / "printed.json").write_text(json.dumps({"stdout": result.stdout, "stderr": result.stderr}))
 
@@ -82,8 +83,9 @@ def csv_table(study: Path, output: Path) -> list[dict[str, str]]:
     return [{key: value for key, value in row.items() if key not in ("seconds", "gigabytes")} for row in rows]
 
 
-def run(study: Path, output: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    return manyheads("study", "run", study, "--output", output, "--jobs", "2", "--threads", "1", *more)
+def run(study: Path, output: Path, *more: str, before: str = FORKED_RUNS) -> subprocess.CompletedProcess[str]:
+    words = ("study", "run", study, "--output", output, "--jobs", "2", "--threads", "1", *more)
+    return manyheads(*words, before=before)
 
 
 def train_here(study: Path, output: Path) -> OpenStudy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -60,11 +61,13 @@ def drawn_metrics(
             drawn[metric] = _accuracies(predictions, labels, dev)
         elif metric == "pearson" and isinstance(labels, np.ndarray):
             drawn[metric] = _correlations(predictions.astype(np.float64), labels.astype(np.float64), dev)
+        elif metric in ("macro-f1", "micro-f1") and isinstance(labels, np.ndarray):
+            drawn[metric] = _f1_scores(task, metric, predictions, labels, dev)
         else:
             slow.append(metric)
     if slow:
         drawn |= _draw_by_draw(task, slow, predictions, labels, dev)
-    return drawn
+    return {metric: drawn[metric] for metric in metrics}
 
 
 def _accuracies(predictions: np.ndarray, labels: np.ndarray, dev: str) -> np.ndarray:
@@ -86,6 +89,29 @@ def _correlations(x: np.ndarray, y: np.ndarray, dev: str) -> np.ndarray:
         with np.errstate(invalid="ignore", divide="ignore"):
             correlations.append(covariance / np.sqrt(spread))
     return np.concatenate(correlations)
+
+
+def _f1_scores(task: Task, metric: str, predictions: np.ndarray, labels: np.ndarray, dev: str) -> np.ndarray:
+    """F1 = 2·tp / (2·tp + fp + fn) of every class on every draw, then their mean; or of all classes together."""
+    truth = _class_matrix(labels, len(task.labels.names))
+    predicted = _class_matrix(task.kind.decode(predictions, task), len(task.labels.names))
+    scores: list[np.ndarray] = []
+    for counts in _blocks_of_counts(dev, len(labels)):  # float32 counts to 2²⁴, which is more than a draw holds
+        hits = (counts @ (truth * predicted)).astype(np.float64)  # [draws, classes]
+        totals = (counts @ (truth + predicted)).astype(np.float64)  # 2·tp + fp + fn
+        if metric == "micro-f1":
+            hits, totals = hits.sum(axis=1, keepdims=True), totals.sum(axis=1, keepdims=True)
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a draw without any class is undefined
+            scores.append(np.nanmean(2 * hits / totals, axis=1))  # a class that is nowhere counts neither way
+    return np.concatenate(scores)
+
+
+def _class_matrix(classes: np.ndarray, class_count: int) -> np.ndarray:
+    """[examples, classes] 0 and 1, from class indices or from such a matrix."""
+    if classes.ndim == 2:
+        return classes.astype(np.float32)
+    return np.eye(class_count, dtype=np.float32)[classes]
 
 
 def _draw_by_draw(
