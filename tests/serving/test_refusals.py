@@ -161,6 +161,19 @@ def test_a_full_queue_turns_away_and_says_when_to_come_again(saved_model: Path) 
 
 
 @pytest.mark.slow
+def test_too_many_requests_at_once_are_turned_away_before_connections_are_closed(saved_model: Path) -> None:
+    slow = "import manyheads.inference.torch_requests as r, time\nquick = r.answer\n"
+    slow += "def answer(model, prepared):\n    time.sleep(0.5)\n    return quick(model, prepared)\nr.answer = answer"
+    with RunningServer(saved_model, "--requests", "8", before=slow) as server:
+        with ThreadPoolExecutor(16) as clients:
+            responses = list(clients.map(lambda _: server.post("/v1/predict", {"inputs": "a"}), range(16)))
+        statuses = [response.status_code for response in responses]
+        assert set(statuses) == {200, 429}
+        assert statuses.count(200) >= 8
+        assert server.predict("a film")  # those that are answered are no longer counted
+
+
+@pytest.mark.slow
 def test_deadlines_are_met_or_said(server: RunningServer) -> None:
     def ask(number: int) -> int:
         texts = [f"a film {number} {text}" for text in range(20)]

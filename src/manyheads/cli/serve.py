@@ -27,7 +27,8 @@ def serve(
     ] = None,
     queue_tokens: Annotated[
         int, typer.Option("--queue-tokens", min=1, help="Tokens that may wait; then 429.")
-    ] = 65_536,
+    ] = 16_384,
+    requests: Annotated[int, typer.Option("--requests", min=1, help="Under way at once, at most; then 429.")] = 500,
     body_bytes: Annotated[int, typer.Option("--body-bytes", min=100, help="Of a request, at most.")] = 2_000_000,
     inputs: Annotated[int, typer.Option("--inputs", min=1, help="Of a request, at most.")] = 1_000,
     refuse_long: Annotated[bool, typer.Option("--refuse-long", help="Refuse what is truncated otherwise.")] = False,
@@ -51,6 +52,7 @@ def serve(
         body_bytes=body_bytes,
         inputs=inputs,
         queue_tokens=queue_tokens,
+        requests=requests,
         long_inputs="refuse" if refuse_long else "truncate",
         drain_seconds=drain_seconds,
     )

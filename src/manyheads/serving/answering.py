@@ -34,6 +34,7 @@ class Answering:
         self.encoder, self.tokenizer_pool, self.limits = encoder, tokenizer_pool, limits
         self.metrics: ServingMetrics = encoder.metrics
         self.waiting_characters = 0
+        self.requests = 0  # under way
 
     def begin(self, model: ServedModel, timeout_ms: int | None) -> Pending:
         deadline = None
@@ -49,6 +50,9 @@ class Answering:
         At most a pass of a request is in the queue, so that others get in between.
         """
         self._turn_away_if_full(1)  # before anything is tokenised in vain
+        if self.requests >= self.limits.requests:
+            raise _queue_full(self.encoder.seconds_until_empty())
+        self.requests += 1
         watcher = asyncio.create_task(_watch_client(request, pending))
         prepared: list[Prepared] = []
         first_unknown, queued_tokens = 0, 0
@@ -69,6 +73,7 @@ class Answering:
                     yield prepared[first_unknown], outcome
                     first_unknown += 1
         finally:
+            self.requests -= 1
             pending.abandoned = True  # whatever is left in the queue is not encoded
             watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -28,7 +28,7 @@ SWITCH_SECONDS = 0.0005  # a thread gives way to the event loop so soon; Python'
 HEADER_BYTES = 131_072
 LARGEST_READ = 65_536
 HEADER_SECONDS = 10.0
-CONNECTIONS = 1_000
+CONNECTIONS_PER_REQUEST = 2  # uvicorn closes what is over its limit: 429 comes long before
 LAST_SECONDS = 5  # to send the last answers after the queue was given up
 
 
@@ -134,7 +134,7 @@ def serve(sources: Sequence[Source], settings: ServerSettings, limits: Limits) -
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=CONNECTIONS,
+        limit_concurrency=CONNECTIONS_PER_REQUEST * limits.requests + 10,
         timeout_graceful_shutdown=math.ceil(limits.drain_seconds) + LAST_SECONDS,
         timeout_keep_alive=75,
         ws="none",
