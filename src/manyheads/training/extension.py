@@ -44,7 +44,7 @@ def _own_model(run: Path) -> Path:
 
 
 def open_earlier(recipe: Recipe, model: ManyHeads, resumed: Path | None, reporter: Reporter) -> EarlierModel:
-    """What is kept of the model that a run extends. `model` has the new tasks; what would change old ones is a fault."""
+    """What is kept of the model that a run extends. `model` has the new tasks. Changes of old ones are refused."""
     folder = extended_folder(recipe, resumed)
     try:
         earlier, about = load_model(folder)
