@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from safetensors.torch import load_file, save_file
 from command import check_refused, manyheads
 from conftest import made_once, toy_settings, write_toy_data
 from manyheads import Predictor, Run, UserError, extend, load_recipe, resume, train
+from manyheads.config.load import load_run_recipe
+from manyheads.console import Reporter
 from manyheads.encoder.toy import WORDS, write_toy_encoder
 from manyheads.model.folder import load_model
 from manyheads.runs.served import read_sources
 from manyheads.studies.identity import run_identity
 from manyheads.training.gradients.backward import Backward
+from manyheads.training.setup import assemble
 
 SENTENCES = ["the film was dull", "a great book 7", "one dog runs", "the tea was good and the dog was not"]
 PAIRS = [("a man plays 3", "a man sleeps"), ("one dog runs", "the film was great")]
@@ -200,6 +204,18 @@ def test_killed_and_resumed_without_the_extended_run(
     left = extended_runs / "runs" / "second"
     for file in ("best/heads.safetensors", "best/model.safetensors", "best/manyheads.json", "dev.safetensors"):
         assert sha256_of(resumed.folder / file) == sha256_of(left / file), file
+
+
+@pytest.mark.slow
+def test_a_resumed_run_finds_the_extended_model_in_its_own(extended_runs: Path) -> None:
+    second = extended_runs / "runs" / "second"
+    recipe = load_run_recipe(second / "recipe.yaml")
+    kept, kept_again = (assemble(recipe, Reporter(quiet=True), resumed).model.earlier for resumed in (None, second))
+    assert kept is not None
+    assert kept_again is not None
+    assert kept_again.folder == second / "best"
+    assert replace(kept, folder=second / "best", heads={}) == replace(kept_again, heads={})
+    assert kept.fingerprint() == kept_again.fingerprint()
 
 
 @pytest.mark.slow
