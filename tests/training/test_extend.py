@@ -21,6 +21,7 @@ from manyheads.config.load import load_run_recipe
 from manyheads.console import Reporter
 from manyheads.encoder.toy import WORDS, write_toy_encoder
 from manyheads.model.folder import load_model
+from manyheads.pretraining import pretrain
 from manyheads.runs.served import read_sources
 from manyheads.studies.identity import run_identity
 from manyheads.training.gradients.backward import Backward
@@ -308,6 +309,12 @@ def test_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refusal:
         extend(tmp_path / "empty", new_recipe(tmp_path))
     assert refusal.value.code == "no-model"
+
+
+def test_pretraining_extends_nothing(saved_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refusal:
+        pretrain(load_recipe(new_recipe(tmp_path, extends=str(saved_model))), quiet=True)
+    assert refusal.value.code == "extends-not-allowed"
 
 
 @pytest.mark.slow

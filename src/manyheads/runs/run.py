@@ -157,10 +157,10 @@ class Run:
             scores = self._evaluate_split(split or "dev", task, reporter)
         else:
             scores = self.predictor.evaluate(files, task, self._tasks_that_skip_bad_rows(), reporter, **layout)
-        trained = {name: self.model.tasks[name] for name in self.recipe.tasks}  # a model that it extends has others
-        if set(scores.tasks) != set(trained):
+        if set(scores.tasks) != set(self.recipe.tasks):  # a model that was extended has others too
             return scores
         settings = self.recipe.evaluate
+        trained = {name: self.model.tasks[name] for name in self.recipe.tasks}
         return replace(scores, overall=overall(scores.metrics, trained, settings.overall, settings.weights))
 
     def _evaluate_split(self, split: Split, task: str | None, reporter: Reporter) -> Scores:

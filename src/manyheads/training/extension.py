@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from safetensors.torch import load_file
+from torch import Tensor
 
 from manyheads.config.extends import model_folder
 from manyheads.config.recipe import Recipe
@@ -47,7 +48,7 @@ def open_earlier(recipe: Recipe, model: ManyHeads, resumed: Path | None, reporte
     """What is kept of the model that a run extends. `model` has the new tasks. Changes of old ones are refused."""
     folder = extended_folder(recipe, resumed)
     try:
-        earlier, about = load_model(folder)
+        earlier, old_about = load_model(folder)
     except UnknownParts as fault:
         advice = "If you trust the files that register them, name them in the recipe's `imports`."
         raise UserError(f"{fault.reason}\n  {advice}", fault.code) from None
@@ -56,16 +57,20 @@ def open_earlier(recipe: Recipe, model: ManyHeads, resumed: Path | None, reporte
     if resumed is not None and folder == _own_model(resumed):  # which holds the new tasks too
         for name in recipe.tasks:
             tasks.pop(name, None)
-        about = about.get(ABOUT_KEY, {})
+        old_about = old_about.get(ABOUT_KEY, {})
     else:
-        about = {"tasks": list(tasks), **about}
+        old_about = {"tasks": list(tasks), **old_about}
     refuse(list(_changes_of_old_tasks(recipe, model, earlier, list(tasks))), recipe)
-    kept_tensors = {tensor_name for task in tasks for tensor_name in earlier.head_names(task)}
-    heads = {name: tensor for name, tensor in load_file(folder / HEADS_FILE).items() if name in kept_tensors}
-    checksums = read_json(folder / CHECKSUMS)
-    files = {name: sha256 for name, sha256 in checksums.items() if name not in (MODEL_FILE, HEADS_FILE)}
+    tensors = load_file(folder / HEADS_FILE)
+    heads: dict[str, Tensor] = {}
+    for name in tasks:
+        for tensor_name in earlier.head_names(name):  # tasks that share a head name its tensors again
+            heads[tensor_name] = tensors[tensor_name]
+    files = dict(read_json(folder / CHECKSUMS))
+    for name in (MODEL_FILE, HEADS_FILE):  # which are written anew
+        files.pop(name, None)
     reporter.say(f"extends: {recipe.extends}: its encoder and its tasks stay as they are ({', '.join(tasks)})")
-    return EarlierModel(folder, files, heads, tasks, about, content.imports)
+    return EarlierModel(folder, files, heads, tasks, old_about, content.imports)
 
 
 def _changes_of_old_tasks(
