@@ -21,6 +21,7 @@ _PUBLIC = {
     "ManyHeads": "manyheads.model.multitask",
     "train": "manyheads.training.loop",
     "resume": "manyheads.training.loop",
+    "extend": "manyheads.training.loop",
     "Predictor": "manyheads.inference.predictor",
     "Run": "manyheads.runs.run",
     "create_app": "manyheads.runs.served",
@@ -36,6 +37,7 @@ __all__ = [
     "Task",
     "UserError",
     "create_app",
+    "extend",
     "load_recipe",
     "parts",
     "register",
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from manyheads.runs.served import create_app
     from manyheads.tasks.resolve import load_recipe
     from manyheads.tasks.task import Task
-    from manyheads.training.loop import resume, train
+    from manyheads.training.loop import extend, resume, train
 
 
 def __getattr__(name: str) -> Any:

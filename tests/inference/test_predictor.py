@@ -15,11 +15,14 @@ import numpy as np
 import pytest
 import torch
 
-from building import CLASSES, a_task, columns, labels_of, toy_inputs, toy_model
+from building import CLASSES, NUMBERS, a_task, columns, labels_of, toy_inputs, toy_model
 from command import check_refused, manyheads
 from manyheads import Predictor, Run, UserError, load_recipe, train
+from manyheads.data.labels import LabelReader
 from manyheads.inference.collector import make_collector
+from manyheads.inference.prediction_files import describe
 from manyheads.inference.predictor import TOKENS_PER_PASS
+from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.multitask import ManyHeads, evaluating
 
 NOUNS, MOODS = ["film", "book", "dog"] * 18, ["good", "dull"] * 27
@@ -78,6 +81,27 @@ def test_files_as_people_have_them(saved_model: Path, tmp_path: Path) -> None:
     check_refused(unknown, "format: Input should be 'csv', 'tsv'", "[bad-option]")
     without_file = manyheads("predict", saved_model, "-t", "mood", "--format", "tsv")
     check_refused(without_file, "--format is about a FILE", "[conflicting-options]")
+
+
+def test_numbers_are_shown_within_the_declared_range() -> None:
+    task = a_task(labels=NUMBERS)  # 0 to 5
+    numbers = np.array([-0.4, 0.0, 2.5, 5.819, np.inf])
+    assert [shown["prediction"] for shown in describe(task, numbers)] == [0.0, 0.0, 2.5, 5.0, np.inf]
+    open_range = replace(task, labels=LabelReader("regression"))
+    assert [shown["prediction"] for shown in describe(open_range, numbers)] == numbers.tolist()
+
+
+def test_metrics_see_numbers_beyond_the_declared_range(toy_encoder: Path, tmp_path: Path) -> None:
+    task = a_task(name="length", labels=NUMBERS, encoding="single")
+    model = toy_model(toy_encoder, [task]).eval()
+    linear = model.head("length").head.linear_map
+    with torch.no_grad():
+        linear.weight.zero_()
+        linear.bias.fill_(10.0)  # times 1.6 plus 2.5 is 18.5
+    predictor = Predictor(TorchBackend(model, {}, TOKENS_PER_PASS), "in memory")
+    assert predictor.predict("length", ["a good book"]) == [{"prediction": 5.0}]
+    (tmp_path / "rows.csv").write_text("text,label\na good book,2.5\n")
+    assert predictor.evaluate([tmp_path / "rows.csv"]).losses["length"] == pytest.approx((16 / 1.6) ** 2)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import typer
 
 from manyheads.cli import inspect, predict, report, train
 from manyheads.cli.demo import demo
+from manyheads.cli.extend import extend
 from manyheads.cli.serve import serve
 from manyheads.cli.study import app as study_app
 from manyheads.errors import Interrupted, UserError
@@ -40,7 +41,7 @@ def options(
 
 
 COMMANDS = (  # in the order of --help
-    *(train.train, train.pretrain, train.resume),
+    *(train.train, extend, train.pretrain, train.resume),
     *(predict.evaluate, predict.predict),
     *(inspect.recipes, inspect.parts),
     *(report.conflicts, report.report),

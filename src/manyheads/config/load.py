@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from manyheads.config.defaults import fill_defaults
+from manyheads.config.extends import fill_from_model
 from manyheads.config.faults import explain_faults
 from manyheads.config.location import KeyPath, SourceLocations
 from manyheads.config.overrides import apply_overrides, plain_copy
@@ -108,6 +109,9 @@ def _validate(content: dict[str, Any], locations: SourceLocations, base: Path) -
         recipe.encoder.name = str(encoder)
     if recipe.init is not None:
         recipe.init = str(_folder(base, locations, ("init",), recipe.init))
+    if recipe.extends is not None:
+        recipe.extends = str(_folder(base, locations, ("extends",), recipe.extends))
+        fill_from_model(recipe)
     return recipe
 
 

@@ -92,6 +92,9 @@ class Recipe(Model):
     """What is kept to resume from."""
     init: str | None = None
     """A run folder whose encoder and same-named heads this run starts from."""
+    extends: str | None = None
+    """A run folder, or a model folder, to which this run adds its tasks: encoder and heads there stay as they are, and
+    are part of every model that this run saves."""
     seed: int = Field(0, ge=0)
     """Decides every random draw."""
     report: bool = True

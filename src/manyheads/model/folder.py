@@ -63,11 +63,15 @@ def save_model(
     fitted = calibration or {}
 
     def fill(aside: Path) -> None:
-        model.encoder.save(aside)
-        _drop_code_keys(aside / "config.json")
-        copy_tokenizer(encoder_folder, model.tokenizer, aside)
+        earlier = model.earlier
+        if earlier is None:
+            model.encoder.save(aside)
+            _drop_code_keys(aside / "config.json")
+            copy_tokenizer(encoder_folder, model.tokenizer, aside)
+        else:
+            earlier.copy_files(aside)
         heads = {name: tensor.detach().cpu().contiguous() for name, tensor in model.head_states().items()}
-        save_file(heads, aside / HEADS_FILE)
+        save_file(heads if earlier is None else earlier.with_heads(heads), aside / HEADS_FILE)
         tasks = [task.with_calibration(fitted.get(name, {})).to_json() for name, task in model.tasks.items()]
         content = {
             "about": about,
@@ -76,6 +80,8 @@ def save_model(
             "tasks": tasks,
             "imports": _imported_parts(model),
         }
+        if earlier is not None:
+            content = earlier.with_content(content)
         (aside / MODEL_FILE).write_text(json.dumps(content, indent=2) + "\n")
 
     write_folder(folder, fill)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.encoder import Encoder
+from manyheads.model.earlier import EarlierModel
 from manyheads.model.head import IncompatiblePart, TaskHead
 from manyheads.seeding import seeded_rng
 from manyheads.tasks.task import Task
@@ -60,6 +61,7 @@ class ManyHeads(nn.Module):
         self.tasks = tasks
         self.tokenizer = tokenizer
         self.max_length = min(encoder.max_length, max_length or encoder.max_length)
+        self.earlier: EarlierModel | None = None  # whose heads are saved with these, where a run extends it
         self.heads = nn.ModuleDict()
         self.groups = nn.ModuleDict()  # layers that the tasks of a group share
         if encoder.pooler is not None:

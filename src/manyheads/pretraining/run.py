@@ -94,6 +94,12 @@ def _check_settings(recipe: Recipe, reporter: Reporter) -> None:
             f"{recipe.location('init')}: pretrain starts from an encoder; name `encoder: {recipe.init}/best`.",
             "init-not-allowed",
         )
+    if recipe.extends is not None:
+        raise UserError(
+            f"{recipe.location('extends')}: pretrain changes an encoder, which a model that is extended keeps; leave "
+            "it out.",
+            "extends-not-allowed",
+        )
     if recipe.pretrain.files and recipe.pretrain.tasks:
         raise UserError(
             f"{recipe.location('pretrain', 'tasks')}: texts come from `files` or from tasks; name one of them.",

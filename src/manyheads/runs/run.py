@@ -157,10 +157,11 @@ class Run:
             scores = self._evaluate_split(split or "dev", task, reporter)
         else:
             scores = self.predictor.evaluate(files, task, self._tasks_that_skip_bad_rows(), reporter, **layout)
-        if set(scores.tasks) != set(self.model.tasks):
+        if set(scores.tasks) != set(self.recipe.tasks):  # a model that was extended has others too
             return scores
         settings = self.recipe.evaluate
-        return replace(scores, overall=overall(scores.metrics, self.model.tasks, settings.overall, settings.weights))
+        trained = {name: self.model.tasks[name] for name in self.recipe.tasks}
+        return replace(scores, overall=overall(scores.metrics, trained, settings.overall, settings.weights))
 
     def _evaluate_split(self, split: Split, task: str | None, reporter: Reporter) -> Scores:
         if split not in SPLITS:

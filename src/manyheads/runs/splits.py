@@ -21,6 +21,9 @@ def read_split(
     """The labelled data of one or all tasks; and of tasks that have none, why."""
     data: dict[str, TaskTokens] = {}
     unmeasured: dict[str, str] = {}
+    for name in model.tasks:
+        if name not in recipe.tasks and task in (None, name):  # a task of the model that the run extends
+            unmeasured[name] = "the run was trained without its data; name a labelled file"
     for name, loaded in load_tasks(recipe).items():
         if name not in model.tasks:
             raise UserError(f"{recipe.location('tasks', name)}: the model has no such task.", code="unknown-task")

@@ -25,6 +25,7 @@ from manyheads.config.defaults import (
     code_options,
     read_defaults,
 )
+from manyheads.config.extends import model_folder
 from manyheads.config.keys import EACH, part_families
 from manyheads.config.part import AS_WRITTEN, PartConfig, dump_part, load_part
 from manyheads.config.plugins import fingerprint
@@ -47,6 +48,8 @@ def run_identity(recipe: Recipe) -> str:
     with_old_keys(content)  # results exported by version 0.1 still count
     content["encoder"] = {**content.get("encoder", {}), "name": _encoder_fingerprint(recipe)}
     content["init"] = recipe.init and _folder_fingerprint(Path(recipe.init) / "best")
+    if recipe.extends is not None:
+        content["extends"] = _folder_fingerprint(model_folder(Path(recipe.extends)))
     plugins = [fingerprint(Path(file)) for file in recipe.imports]
     text = json.dumps([__version__, content, _data_fingerprints(recipe), plugins], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -118,7 +118,10 @@ def _head_owner_faults(recipe: Recipe) -> Iterator[Fault]:
         if owner is None:
             continue
         path = ("tasks", name, "head_of")
-        if owner not in recipe.tasks:
+        if owner not in recipe.tasks and recipe.extends is not None:
+            reason = f"no task '{owner}' in this recipe. Heads of the model that it extends are not shared: they stay."
+            yield Fault(path, reason, "extends-old-head")
+        elif owner not in recipe.tasks:
             yield Fault(path, f"no task '{owner}'.{nearest(owner, recipe.tasks)}")
         elif owner == name or recipe.tasks[owner].head_of is not None:
             yield Fault(path, f"task '{owner}' has no head of its own to share.")

@@ -23,6 +23,7 @@ from manyheads.tasks.compatibility import (
     refuse,
     task_faults,
 )
+from manyheads.tasks.extension import extension_faults
 from manyheads.tasks.kind import Kind, LabelDeclaration, Labels, all_kinds, find_kind
 from manyheads.tasks.part_defaults import ENCODINGS, HEADS, OUTPUTS, PartDefaults, encoding_case, text_case
 from manyheads.tasks.task import PARTS, Task
@@ -36,7 +37,7 @@ def load_recipe(
     `overrides_from` is what messages call them.
     """
     recipe = read_recipe(source, overrides, overrides_from)
-    faults = list(recipe_faults(recipe))
+    faults = [*recipe_faults(recipe), *extension_faults(recipe)]
     if faults:
         lines = [f"{recipe.location(*fault.path)}: {fault.reason}" for fault in faults]
         has_own_code = len(faults) == 1 and faults[0].code != INCOMPATIBLE

@@ -1,4 +1,4 @@
-"""The training loop on one page, and who starts it: `train` and `resume`."""
+"""The training loop on one page, and who starts it: `train`, `extend` and `resume`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,30 @@ def train(
             f"{recipe.location('init')}: a run cannot overwrite the run it starts from; change `name`.",
             "overwrites-init",
         )
+    if overwrite and recipe.extends is not None and Path(recipe.extends).resolve().is_relative_to(folder.resolve()):
+        raise UserError(
+            f"{recipe.location('extends')}: a run cannot overwrite the run it extends; change `name`.",
+            "overwrites-extended",
+        )
     return _train(recipe, folder, Reporter(quiet), overwrite)
+
+
+def extend(
+    model: Run | str | Path,
+    recipe: dict[str, Any] | str | Path,
+    overrides: dict[str, Any] | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+    overrides_from: str = "overrides",
+) -> Run:
+    """Add the tasks of a recipe to a trained model, whose encoder and heads stay as they are; returns the new run.
+
+    `model` is a run, its folder, or a model folder. The old tasks' data is not needed. `overrides` are as for `train`;
+    `overrides_from` is what messages call them.
+    """
+    folder = model.folder / model.model_name if isinstance(model, Run) else Path(model)
+    settings = {**(overrides or {}), "extends": str(folder)}
+    return train(load_recipe(recipe, settings, overrides_from), overwrite=overwrite, quiet=quiet)
 
 
 def resume(folder: str | Path, quiet: bool = False, take_lock: bool = False) -> Run:

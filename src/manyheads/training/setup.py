@@ -27,6 +27,7 @@ from manyheads.tokens.tokenizer import Tokenizer
 from manyheads.training.datasets import Datasets, Round
 from manyheads.training.device import start_accelerator
 from manyheads.training.distributed import Processes, join_processes
+from manyheads.training.extension import open_earlier
 from manyheads.training.gradients.backward import Backward
 from manyheads.training.loss_scale import constant_losses
 from manyheads.training.measured_budget import measure_budget, with_examples
@@ -77,6 +78,8 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
     heads_taken_over: set[str] = set()
     if recipe.init is not None and resumed is None:
         heads_taken_over = take_over_heads(model, recipe, reporter)
+    if recipe.extends is not None:
+        model.earlier = open_earlier(recipe, model, resumed, reporter)
     refuse(batch_faults(recipe, model.tasks, processes.count), recipe)
     refuse(list(regulariser_faults(recipe, model.tasks)), recipe)
     model.to(accelerator.device).train()
@@ -122,7 +125,8 @@ def _name_trained_pooling(loaded: dict[str, TaskData], encoder: LoadedEncoder) -
 
 
 def _describe_encoder(recipe: Recipe, encoder: LoadedEncoder, reporter: Reporter) -> None:
-    origin = f"that of {recipe.init}" if recipe.init else f"{recipe.encoder.name} ({encoder.found.where})"
+    source = recipe.init or recipe.extends
+    origin = f"that of {source}" if source else f"{recipe.encoder.name} ({encoder.found.where})"
     reporter.say(f"encoder: {origin}")
     for verb, names in (("lacks", encoder.missing), ("also holds, unused", encoder.unexpected)):
         if names:

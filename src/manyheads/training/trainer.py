@@ -25,6 +25,7 @@ from manyheads.training.baselines import majority_baseline
 from manyheads.training.best_models import OVERALL, BestModels, describe_choice, save_best
 from manyheads.training.conflicts import ConflictMeter, Measured
 from manyheads.training.datasets import batches_of
+from manyheads.training.extension import earlier_fingerprint
 from manyheads.training.finish import baseline_of, evaluation_before_training, predict_dev, predict_test
 from manyheads.training.frozen_cache import FrozenCache
 from manyheads.training.gradients.backward import Step
@@ -71,7 +72,7 @@ class Trainer:
         self.averaging = build_averaging(recipe, model, folder)
         self.state = TrainingState(
             {
-                "data": DataUnchanged(folder, self.data_fingerprints),
+                "data": DataUnchanged(folder, {**self.data_fingerprints, **earlier_fingerprint(model)}),
                 "machine": MachineUnchanged(self.machine, setup.reporter),
                 "progress": self.progress,
                 "best": self.best,
@@ -345,7 +346,8 @@ class Trainer:
         if test:
             metrics["test"] = end["test"] = test
         self.write_log(end)
-        write_tasks(self.folder, model.tasks)  # calibrated, as those are whose predictions a report shows
+        # calibrated, as those are whose predictions a report shows; a model that was extended has others too
+        write_tasks(self.folder, {name: model.tasks[name] for name in self.model.tasks})
         write_text(self.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
         reporter.say(f"trained {self.progress.step:,} steps in {duration(self.progress.seconds)} → {self.folder}")
         for note in self.datasets.notes:

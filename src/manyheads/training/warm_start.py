@@ -13,10 +13,13 @@ from manyheads.model.folder import load_model
 from manyheads.model.multitask import ManyHeads
 from manyheads.storage.files import restore_folder
 from manyheads.tasks.task import PARTS, Task
+from manyheads.training.extension import extended_folder
 
 
 def encoder_source(recipe: Recipe, resumed: Path | None) -> EncoderSettings:
     """Where the encoder comes from: the recipe's name, the run to start from, or this run where it is resumed."""
+    if recipe.extends is not None:
+        return recipe.encoder.model_copy(update={"name": str(extended_folder(recipe, resumed))})
     if recipe.init is None:
         return recipe.encoder
     source = None if resumed is None else resumed / "best"

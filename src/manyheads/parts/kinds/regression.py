@@ -119,6 +119,10 @@ class Regression(Kind):
         return predictions
 
     def describe(self, predictions: np.ndarray, task: Task) -> list[dict[str, Any]]:
+        """min(max(x, lo), hi) where the recipe declares lo and hi, which no label is beyond. Metrics see x itself."""
+        if task.labels.range is not None:
+            within = np.clip(predictions, *task.labels.range)
+            predictions = np.where(np.isfinite(predictions), within, predictions)  # a broken model still shows
         return [{"prediction": float(value)} for value in predictions]
 
     def plain_loss(self, predictions: np.ndarray, labels: np.ndarray, task: Task) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from manyheads.config.recipe import Recipe
 from manyheads.console import duration, or_dash
 from manyheads.errors import UserError
 from manyheads.reports.conflicts import ALL_SHARED, Conflicts, conflict_table, describe_conflicts, read_conflicts
@@ -70,7 +71,7 @@ def _lead(facts: RunFacts) -> dict[str, Any]:
     tasks = [f"{task_name} ({task.train_examples:,})" for task_name, task in facts.tasks.items()]
     task_headlines = headlines(facts)
     lead: dict[str, Any] = {
-        "encoder": Path(recipe.encoder.name).name,
+        "encoder": _encoder_name(recipe),
         "tasks": tasks or list(recipe.tasks),
         "steps_trained": f"{facts.steps_trained:,}",
         "steps_planned": f"{facts.steps_planned:,}",
@@ -91,6 +92,14 @@ def _lead(facts: RunFacts) -> dict[str, Any]:
     if facts.finished:
         lead["nothing_found"] = nothing_found(facts)
     return lead
+
+
+def _encoder_name(recipe: Recipe) -> str:
+    if recipe.extends is None:
+        return Path(recipe.encoder.name).name
+    extended = Path(recipe.extends)
+    name = extended.parent.name if extended.name.startswith("best") else extended.name
+    return f"that of {name}, frozen"
 
 
 def _headline_rows(task_headlines: list[Headline]) -> list[dict[str, object]]:
