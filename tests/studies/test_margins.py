@@ -131,8 +131,8 @@ def test_what_is_printed(judged: OpenStudy, capsys: pytest.CaptureFixture[str]) 
     assert "| worse (margin .06) |" in text
     assert "both hold for 3 rows together (Holm)" in text
     assert "Tasks of the same dev rows are drawn together: coarse with fine." in text
-    assert "A margin of .04 on mean of 3 metrics of 'open' would be shown four times of five by these 3 seeds" in text
-    [needed] = [line for line in text.splitlines() if "A margin of .03 on fine accuracy of 'as good'" in line]
+    assert "'open' on mean of 3 metrics: a margin of .04 would be shown four times of five by these 3 seeds" in text
+    [needed] = [line for line in text.splitlines() if "'as good' on fine accuracy: a margin of .03" in line]
     assert re.search(
         r"needs about \d+ seeds with these dev examples, or [\d.]+ times the dev examples \(\d+ for 200\)", needed
     )
@@ -209,9 +209,8 @@ def test_one_seed_gives_no_verdict(tmp_path: Path) -> None:
     }
     lines = footer(table)
     assert "intervals cover the dev examples alone" in lines[0]
-    assert any(
-        line.endswith("of 'worse' needs at least two seeds: one does not say how much seeds vary.") for line in lines
-    )
+    start = "'worse' on mean of 3 metrics: a margin of .04 needs at least two seeds"
+    assert any(line.startswith(start) for line in lines)
 
 
 def test_a_row_may_have_fewer_seeds_and_a_value_for_each_task(tmp_path: Path) -> None:
@@ -253,10 +252,6 @@ def test_a_row_may_have_fewer_seeds_and_a_value_for_each_task(tmp_path: Path) ->
         (
             {"variants": {"a": {}, "alone": {"each": "task", "training.epochs": {"by_task": {"coarse": 1}}}}},
             "task-without-value",
-        ),
-        (
-            {"variants": {"a": {}, "alone": {"each": "task", "training.epochs": {"by_task": {"rough": 1}}}}},
-            "unknown-task",
         ),
         ({"variants": {"a": {"seeds": 0}, "alone": {}}}, "bad-recipe"),
     ],

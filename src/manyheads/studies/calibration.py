@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +22,14 @@ class CalibrationChange:
 CalibrationByRow = dict[str, dict[str, CalibrationChange]]  # row → task
 
 
-def calibration_by_row(rows: Mapping[str, Mapping[int, Mapping[str, Result]]]) -> CalibrationByRow:
-    """Row → seed → member → result; without rows and tasks whose results hold no calibration."""
+def calibration_by_row(
+    finished: Mapping[str, Mapping[int, Mapping[str, Result]]], row_names: Sequence[str]
+) -> CalibrationByRow:
+    """Of these rows (row → seed → member → result); without rows and tasks whose results hold no calibration."""
     by_row: CalibrationByRow = {}
-    for row_name, runs in rows.items():
+    for row_name in row_names:
         records: dict[str, list[Record]] = {}  # by task, one per seed
-        for members in runs.values():
+        for members in finished[row_name].values():
             for task, record in _of_seed(members).items():
                 records.setdefault(task, []).append(record)
         if records:

@@ -123,9 +123,9 @@ def make_table(study: Study, base: Recipe, rows: list[Row], finished: FinishedRe
         reference=reference,
         rows=table_rows,
         missing=missing_seeds({row.name: row.seed_count(study) for row in rows}, finished),
-        fewer_seeds={row.name: row.seeds for row in rows if row.seeds is not None},
+        fewer_seeds=_fewer_seeds(rows),
         margins=make_margins(study, base, row_metrics, tasks),
-        calibration=calibration_by_row({name: metrics.runs for name, metrics in row_metrics.items()}),
+        calibration=calibration_by_row(finished, list(row_metrics)),
         trivial=_trivial_cells(finished.get(reference, {}), columns, base, tasks),
         looks=len(compared),
         about_columns=describe_readings(titles, _results_of(row_metrics.values())),
@@ -183,6 +183,10 @@ def missing_seeds(planned: dict[str, int], finished: FinishedResults) -> dict[st
         if count:
             missing[name] = count
     return missing
+
+
+def _fewer_seeds(rows: list[Row]) -> dict[str, int]:
+    return {row.name: row.seeds for row in rows if row.seeds is not None}
 
 
 def tasks_of(finished: FinishedResults) -> dict[str, Task]:

@@ -97,12 +97,13 @@ def _check_settings(study: Study) -> None:
                 )
             if names_ranked_layers(value):
                 _check_ranked_layers(study, (*path, key), value)
-            if names_value_by_task(value):
-                _check_value_by_task(study, (*path, key))
+            _check_value_by_task(study, (*path, key), value)
 
 
-def _check_value_by_task(study: Study, path: tuple[str, ...]) -> None:
-    """It stands in a row with a run for every task."""
+def _check_value_by_task(study: Study, path: tuple[str, ...], value: Any) -> None:
+    """A value for each task stands in a row with a run for every task."""
+    if not names_value_by_task(value):
+        return
     row = path[path.index("variants") + 1] if "variants" in path else None
     if row is None or "task" not in study.variants[row].each:
         raise UserError(

@@ -117,7 +117,7 @@ def _needed_lines(judged: MarginTable) -> list[str]:
             title = judged.measures[measure]
             needed = needed_for(cell.difference, cell.margin, judged.looks(measure))
             text = describe_needed(needed, cell)
-            lines.append(f"A margin of {_short(cell.margin)} on {title} of '{row_name}' {text}.")
+            lines.append(f"'{row_name}' on {title}: a margin of {_short(cell.margin)} {text}.")
     return lines
 
 

@@ -66,7 +66,7 @@ def make_margins(study: Study, base: Recipe, rows: dict[str, RowMetrics], tasks:
     if request is None or request.than not in rows:
         return None
     counted = counted_tasks(base)
-    check_mean(study, {name: tasks[name] for name in counted if name in tasks})
+    check_mean(study, base, tasks)
     reference = rows[request.than]
     others = {name: row for name, row in rows.items() if name != request.than}
     groups = _tasks_of_same_rows(base, reference, counted)
@@ -81,9 +81,10 @@ def make_margins(study: Study, base: Recipe, rows: dict[str, RowMetrics], tasks:
     measures = {MEAN: f"mean of {len(counted)} metrics"}
     measures |= {name: column_title(name, tasks) for name in base.tasks if name in tasks}
     results = _distinct_results([reference, *(rows[name] for name in table_rows)])
-    stated = [result for result in results if result.margins == request.model_dump(mode="json")]
+    named = [result.margins for result in results]
+    stated = named.count(request.model_dump(mode="json"))
     together = [names for names in groups if len(names) > 1]
-    return MarginTable(request, measures, table_rows, together, len(stated), len(results))
+    return MarginTable(request, measures, table_rows, together, stated, len(results))
 
 
 def counted_tasks(base: Recipe) -> list[str]:
@@ -91,11 +92,16 @@ def counted_tasks(base: Recipe) -> list[str]:
     return [name for name in base.tasks if base.evaluate.weights.get(name, 1.0)]
 
 
-def check_mean(study: Study, tasks: dict[str, Task]) -> None:
+def check_mean(study: Study, base: Recipe, tasks: dict[str, Task]) -> None:
     """An error without an upper bound, such as MSE, is not on one scale with shares and correlations."""
-    for name, task in tasks.items():
-        metric = metric_name(primary(task))
-        if len(tasks) > 1 and find(metric).scale == "error":
+    if study.not_worse is None:
+        return
+    counted = counted_tasks(base)
+    for name in counted:
+        if len(counted) == 1 or name not in tasks:
+            continue
+        metric = metric_name(primary(tasks[name]))
+        if find(metric).scale == "error":
             raise UserError(
                 f"{study.location('not_worse')}: task '{name}' is measured by '{metric}', which has no largest value, "
                 "so a mean with other tasks' metrics says nothing. Put a share or a correlation first in "

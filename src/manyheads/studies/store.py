@@ -158,13 +158,7 @@ class ResultStore:
             "predictions": predictions,
             "history": read_history(run.log()),
         }
-        if "test" in metrics:
-            record["test"] = metrics["test"]
-        baselines = {name: metrics[name]["metrics"] for name in BASELINES if name in metrics}
-        if baselines:
-            record["baselines"] = baselines
-        if "calibration" in metrics:
-            record["calibration"] = metrics["calibration"]
+        record |= _where_measured(metrics)
         if margins:
             record["margins"] = margins
         if keep_pca:
@@ -213,6 +207,15 @@ class ResultStore:
         return self._dev_data[fingerprint]
 
 
+def _where_measured(metrics: Record) -> Record:
+    """What not every run has."""
+    kept: Record = {key: metrics[key] for key in ("test", "calibration") if key in metrics}
+    baselines = {name: metrics[name]["metrics"] for name in BASELINES if name in metrics}
+    if baselines:
+        kept["baselines"] = baselines
+    return kept
+
+
 def _with_predictions(record: Record) -> Record:
     """A record as it is written today; version 0.1 called predictions answers."""
     if OLD_PREDICTIONS_KEY in record:
@@ -247,9 +250,7 @@ def _check_optional(run: Record) -> None:
     for key, kind in OPTIONAL_KEYS.items():
         if key in run and not isinstance(run[key], kind):
             raise ValueError(f"run '{run['identity']}' has a {key} that is no {kind.__name__}")
-    for changes in run.get("calibration", {}).values():
-        if set(changes["before"]) != set(changes["after"]):
-            raise ValueError(f"run '{run['identity']}' has a calibration of something else")
+    _check_calibration(run)
     for entry in run.get("history", []):
         numbers = [entry[key] for key in ("step", "epoch", "overall")]
         if not isinstance(entry["metrics"], dict) or not all(isinstance(number, int | float) for number in numbers):
@@ -258,6 +259,12 @@ def _check_optional(run: Record) -> None:
         shape = np.array(components["points"], dtype=np.float64).shape
         if shape != (len(components["labels"]), 2) or len(components["explained"]) != 2:
             raise ValueError(f"run '{run['identity']}' has a pca of something else")
+
+
+def _check_calibration(run: Record) -> None:
+    for changes in run.get("calibration", {}).values():
+        if set(changes["before"]) != set(changes["after"]):
+            raise ValueError(f"run '{run['identity']}' has a calibration of something else")
 
 
 def _principal_components(run: Run, labels: dict[str, Column]) -> dict[str, Record]:

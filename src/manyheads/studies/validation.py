@@ -200,8 +200,7 @@ def check_metrics(study: Study, base: Recipe) -> None:
     for column in dotted:
         if column_task(column) in tasks:
             check_metric(study, column, tasks[column_task(column)])
-    if study.not_worse is not None:
-        check_mean(study, {name: tasks[name] for name in counted_tasks(base)})
+    check_mean(study, base, tasks)
     if study.layout == "confusion":
         first_task = (columns or list(tasks))[0].partition(".")[0]
         if first_task in tasks:

@@ -12,7 +12,7 @@ from typing import Any
 from manyheads.config.location import COMMAND_LINE
 from manyheads.config.recipe import Recipe
 from manyheads.encoder.loading import locate, read_config
-from manyheads.errors import UserError, nearest
+from manyheads.errors import UserError
 from manyheads.studies.config import BY_TASK, Overrides, Study, Variant, axis_keys, names_value_by_task, stacked
 from manyheads.tasks.resolve import load_recipe
 
@@ -165,7 +165,7 @@ def _task_members(location: str, settings: Overrides, words: dict[str, Any], tas
     for task in tasks:
         last = [name for name in tasks if name != task]
         last.append(task)
-        chosen = _values_of_task(location, settings, task, tasks)
+        chosen = _values_of_task(location, settings, task)
         filled = _fill(chosen, {**words, "task": task, "last": last})
         if "tasks" not in filled:
             weights = {name: float(name == task) for name in tasks}
@@ -174,20 +174,18 @@ def _task_members(location: str, settings: Overrides, words: dict[str, Any], tas
     return members
 
 
-def _values_of_task(location: str, settings: Overrides, task: str, tasks: list[str]) -> Overrides:
+def _values_of_task(location: str, settings: Overrides, task: str) -> Overrides:
     """`{by_task: {sst: 3, sts: 4}}` → the value of the run's own task."""
     chosen: Overrides = {}
     for key, value in settings.items():
         if names_value_by_task(value):
-            by_task = value[BY_TASK]
-            for name in by_task:
-                if name not in tasks:
-                    message = f"{location}: {key}: no task '{name}'.{nearest(name, tasks)}"
-                    raise UserError(message, code="unknown-task")
-            if task not in by_task:
-                message = f"{location}: {key}: {BY_TASK} has no value for '{task}'; name every task."
-                raise UserError(message, code="task-without-value")
-            value = by_task[task]
+            if task not in value[BY_TASK]:  # more tasks may be named than this call trains
+                named = ", ".join(map(str, value[BY_TASK]))
+                raise UserError(
+                    f"{location}: {key}: {BY_TASK} has no value for '{task}', only for {named}; name every task.",
+                    code="task-without-value",
+                )
+            value = value[BY_TASK][task]
         chosen[key] = value
     return chosen
 
