@@ -58,8 +58,8 @@ def names() -> list[str]:
 
 
 def _follows_defaults(study: str) -> bool:
-    """Studies over the board ask what today's defaults do; the bases of the others pin those of version 0.1."""
-    return load_study(study).base.endswith("-board")
+    """Studies over board and trio ask what today's defaults do; the bases of the others pin those of version 0.1."""
+    return load_study(study).base.endswith(("-board", "-trio"))
 
 
 # --- a recipe with nothing left open ----------------------------------------------------------------------------

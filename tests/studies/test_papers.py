@@ -15,6 +15,7 @@ from manyheads.parts.metrics import measured_by, score
 from manyheads.parts.samplers import SamplerInput
 from manyheads.studies.columns import OVERALL
 from manyheads.studies.config import SCALES
+from manyheads.studies.cost import describe_cost
 from manyheads.studies.folder import StudyFolder
 from manyheads.studies.load import load_study, shipped_studies
 from manyheads.studies.smoke import try_studies
@@ -207,6 +208,23 @@ def steps_and_passes(recipe: Recipe) -> tuple[int, dict[str, float]]:
             for batch in batches:
                 examples[batch.task] += len(batch.indices)
     return schedule.steps, {name: examples[name] / size for name, size in sizes.items()}
+
+
+def test_one_model_has_as_many_examples_as_three() -> None:
+    """3, 1 and 4 passes over what this folder's data has: 8,544, 61,991 and 6,040 examples."""
+    recipes = full_recipes("own/trio")
+    budgets: dict[str, int | None] = {}
+    for (row, member), recipe in recipes.items():
+        budgets[member or row] = recipe.training.budget.examples if recipe.training.budget else None
+    assert budgets == {
+        "sst": 3 * 8_544,
+        "qqp": 61_991,
+        "sts": 4 * 6_040,
+        "one model": 112_000,
+        "as version 0.1": None,
+    }
+    assert recipes["as version 0.1", ""].training.epochs == 1
+    assert describe_cost(STUDIES["own/trio"]).startswith("3 rows, 13 runs, "), "one row has one seed"
 
 
 @pytest.mark.slow

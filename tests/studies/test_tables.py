@@ -46,9 +46,16 @@ def test_rows_are_held_against_majority_and_probe(tmp_path: Path) -> None:
     opened = open_study("own/board", "smoke", tmp_path, {}, seeds=[0])
     [(identity, planned)] = opened.runs_of(["one model"])
     run = train(planned.recipe.model_copy(update={"output": str(tmp_path / "runs")}), quiet=True)
-    opened.folder.results.collect(run, identity)
+    opened.folder.results.collect(run, identity, margins=planned.margins)
     table, _ = opened.tables()
     metrics = run.metrics
+    result = opened.folder.results.read(identity)
+    assert result.margins == {"than": "each alone", "margin": 0.01, "tasks": {}}, "as the study said while it trained"
+    assert result.calibration == metrics["calibration"]
+    for task, changes in metrics["calibration"].items():
+        shown = table.calibration["one model"][task]
+        assert (shown.before, shown.after) == (changes["before"], changes["after"])
+        assert shown.temperature == changes["temperature"]
     for key, title in {"majority": "majority", "frozen": "frozen probe"}.items():
         baseline = metrics[key]["metrics"]
         [line] = [line for line in trivial(table) if line["baseline"] == title]
@@ -60,3 +67,4 @@ def test_rows_are_held_against_majority_and_probe(tmp_path: Path) -> None:
     elsewhere = open_study("own/board", "smoke", tmp_path / "elsewhere", {}, seeds=[0])
     elsewhere.folder.results.import_file(exported)
     assert trivial(elsewhere.tables()[0]) == trivial(table)
+    assert elsewhere.tables()[0].calibration == table.calibration

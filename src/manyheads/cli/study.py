@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyheads.cli.options import AsJson, Quiet
-from manyheads.console import print_table
+from manyheads.console import print_json, print_table
 from manyheads.errors import UserError
 
 if TYPE_CHECKING:
@@ -100,12 +100,12 @@ def table(
     study: StudyArgument,
     overrides: Overrides = None,
     scale: ScaleOption = None,
-    form: Annotated[str, typer.Option("--format", help="terminal, markdown or csv.")] = "terminal",
+    form: Annotated[str, typer.Option("--format", help="terminal, markdown, csv or json.")] = "terminal",
     output: Output = Path("studies"),
 ) -> None:
     """The study's table, of what is finished: means, differences, and which of them are real."""
-    if form not in ("terminal", "markdown", "csv"):
-        raise UserError(f"--format: expected terminal, markdown or csv, found '{form}'.", code="unknown-format")
+    if form not in ("terminal", "markdown", "csv", "json"):
+        raise UserError(f"--format: expected terminal, markdown, csv or json, found '{form}'.", code="unknown-format")
     _print_tables(open_named_study(study, scale, output, overrides), form)
 
 
@@ -212,10 +212,14 @@ def _default_jobs(cores: int) -> int:
 def _print_tables(opened: OpenStudy, form: str) -> None:
     from manyheads.studies import tables
     from manyheads.studies.footer import footer
+    from manyheads.studies.margin_tables import margins
 
     table, matrices = opened.tables()
     if form == "csv":
         print(tables.as_csv(table, matrices), end="")
+        return
+    if form == "json":
+        print_json(tables.as_json(table, matrices, footer(table, matrices)))
         return
     if opened.study.layout == "confusion":
         task = next(iter(table.columns)).partition(".")[0]
@@ -225,6 +229,9 @@ def _print_tables(opened: OpenStudy, form: str) -> None:
         _print_section("", tables.values(table), form)
         _print_section("", tables.trivial(table), form)
         _print_section(f"Differences from '{table.reference}'", tables.differences(table), form)
+        if table.margins is not None:
+            _print_section(f"Not worse than '{table.margins.request.than}'?", margins(table), form)
+        _print_section("On dev before and after calibration", tables.calibrations(table), form)
     for matrix in matrices:
         title = f"Transfer at equal {matrix.equal}: what joint training changes"
         _print_section(title, tables.transfers(matrix), form)

@@ -12,6 +12,7 @@ from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.inference.bootstrap import DRAWS, drawn_metric
 from manyheads.parts.metrics import measured_by, overall, primary, score
+from manyheads.studies.calibration import CalibrationByRow, calibration_by_row
 from manyheads.studies.columns import (
     OVERALL,
     choose_columns,
@@ -23,6 +24,7 @@ from manyheads.studies.columns import (
     largest_difference,
 )
 from manyheads.studies.config import Study
+from manyheads.studies.margins import MarginTable, make_margins
 from manyheads.studies.readings import best_overall_epoch, describe_readings, read_value
 from manyheads.studies.statistics import Difference, Verdict, difference, holm, verdicts
 from manyheads.studies.store import Result
@@ -81,6 +83,9 @@ class StudyTable:
     reference: str
     rows: list[TableRow]
     missing: dict[str, int]  # row → how many of its seeds are not finished
+    fewer_seeds: dict[str, int] = field(default_factory=dict)  # rows that have fewer than the study
+    margins: MarginTable | None = None  # whether rows are not worse than the one that the study names
+    calibration: CalibrationByRow = field(default_factory=dict)
     trivial: dict[str, dict[str, Cell]] = field(
         default_factory=dict
     )  # majority and frozen probe, as the reference has them
@@ -117,7 +122,10 @@ def make_table(study: Study, base: Recipe, rows: list[Row], finished: FinishedRe
         largest_differences={column: largest_difference(column, tasks) for column in columns},
         reference=reference,
         rows=table_rows,
-        missing=missing_seeds(study, [row.name for row in rows], finished),
+        missing=missing_seeds({row.name: row.seed_count(study) for row in rows}, finished),
+        fewer_seeds=_fewer_seeds(rows),
+        margins=make_margins(study, base, row_metrics, tasks),
+        calibration=calibration_by_row(finished, list(row_metrics)),
         trivial=_trivial_cells(finished.get(reference, {}), columns, base, tasks),
         looks=len(compared),
         about_columns=describe_readings(titles, _results_of(row_metrics.values())),
@@ -167,14 +175,18 @@ def _make_row(study: Study, name: str, columns: list[str], metrics: RowMetrics) 
     return TableRow(name, cells, float(mean_costs[0]), float(mean_costs[1]), float(mean_costs[2]), gigabytes)
 
 
-def missing_seeds(study: Study, row_names: list[str], finished: FinishedResults) -> dict[str, int]:
-    """Row → how many of its seeds are not finished; without rows that have all."""
+def missing_seeds(planned: dict[str, int], finished: FinishedResults) -> dict[str, int]:
+    """Row → how many of its planned seeds are not finished; without rows that have all."""
     missing: dict[str, int] = {}
-    for name in row_names:
-        count = len(study.seed_list) - len(finished.get(name, {}))
+    for name, seeds in planned.items():
+        count = seeds - len(finished.get(name, {}))
         if count:
             missing[name] = count
     return missing
+
+
+def _fewer_seeds(rows: list[Row]) -> dict[str, int]:
+    return {row.name: row.seeds for row in rows if row.seeds is not None}
 
 
 def tasks_of(finished: FinishedResults) -> dict[str, Task]:
@@ -219,6 +231,15 @@ class RowMetrics:
         if result is None or task not in result.tasks:
             return None
         return result
+
+    def check_same_dev(self, task: str, other: RowMetrics, seed: int) -> None:
+        """Rows can be compared only where they were measured on the same examples."""
+        result, other_result = self.result(task, seed), other.result(task, seed)
+        if result is not None and other_result is not None and result.dev[task] != other_result.dev[task]:
+            raise UserError(
+                f"task '{task}': two rows were measured on different dev examples, and cannot be compared.",
+                code="different-dev",
+            )
 
     def values(self, column: str) -> dict[int, float]:
         """By seed; without those where it is undefined."""
@@ -347,11 +368,7 @@ def _are_equal_runs(column: str, ours: RowMetrics, theirs: RowMetrics, seed: int
         if our_result is None or their_result is None:
             equal = False
             continue
-        if our_result.dev[task] != their_result.dev[task]:
-            raise UserError(
-                f"task '{task}': two rows were measured on different dev examples, and cannot be compared.",
-                code="different-dev",
-            )
+        ours.check_same_dev(task, theirs, seed)
         if our_result.identity != their_result.identity:
             equal = False
     return equal

@@ -14,6 +14,8 @@ from manyheads.errors import UserError, nearest
 Overrides = dict[str, Any]  # as on the command line: {'training.epochs': 1}
 SEED_IS_SET = "a study sets the seed of every run itself; `seeds: [5, 6]` says which."
 SCALES = ("smoke", "small", "full")  # of the shipped studies
+BY_TASK = "by_task"  # in a row with a run for every task: {by_task: {sst: 3, sts: 4}}
+Margin = Annotated[float, Field(gt=0, lt=1)]
 
 
 def stacked(*layers: Overrides) -> Overrides:
@@ -39,6 +41,11 @@ def names_ranked_layers(value: Any) -> bool:
     return isinstance(value, dict) and "layers_from" in value
 
 
+def names_value_by_task(value: Any) -> bool:
+    """Whether a setting's value is one for each task: {by_task: {TASK: VALUE}}."""
+    return isinstance(value, dict) and list(value) == [BY_TASK] and isinstance(value[BY_TASK], dict)
+
+
 def check_seeds(value: Any) -> Any:
     """How many there are, or which: whole numbers from 0 on, none of them twice."""
     if type(value) is int and value > 0:
@@ -57,10 +64,12 @@ class Variant(Model):
     """Settings that replace the base's, by dotted key; they may also stand beside `each` and `grid`, without `set`."""
     each: list[Literal["task", "layer"]] = []
     """'layer' makes a row for every layer of the encoder, 'task' a run for every task within the row. Values may say
-    '{layer}', '{task}', and '{last}': all tasks in order, with this one last."""
+    '{layer}', '{task}', and '{last}': all tasks in order, with this one last; or be {by_task: {TASK: VALUE}}."""
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
     """Dotted key → values: a row for every combination. Several keys with commas between them take a value together;
     the row is named after the first."""
+    seeds: int | None = Field(None, ge=1)
+    """Fewer seeds than the study's, from its first on; a row of one seed is shown and not compared."""
 
     @property
     def keys(self) -> list[str]:
@@ -81,7 +90,7 @@ class Variant(Model):
         generating: dict[str, Any] = {}
         plain: Overrides = {}
         for key, content in value.items():
-            if key in ("each", "grid"):
+            if key in ("each", "grid", "seeds"):
                 generating[key] = content
             else:
                 plain[str(key)] = content
@@ -137,6 +146,18 @@ class Scale(Model):
         return check_seeds(value)
 
 
+class NotWorse(Model):
+    """A row that the others should be no worse than, and by how much they may be."""
+
+    than: str
+    """The row that the others are held against, such as one with a run for every task."""
+    margin: Margin
+    """How far the mean of the tasks' primary metrics, as they are, may lie below that row's: the non-inferiority
+    margin."""
+    tasks: dict[str, Margin] = {}
+    """The same of single tasks' primary metrics."""
+
+
 class Study(Model):
     """A comparison. `base` and `variants` are all that must be given."""
 
@@ -159,6 +180,8 @@ class Study(Model):
     """How many seeds, from 0 on, or which."""
     to: str | None = None
     """The row that the others are compared with; by default the first."""
+    not_worse: NotWorse | None = None
+    """Is a row as good as another, within a margin that is named before training?"""
     metrics: list[str] | None = Field(None, min_length=1)
     """The table's columns: 'TASK' is a task's primary metric, 'TASK.METRIC' another, 'overall' the overall score; and
     'TASK.best', 'TASK.best_epoch', 'TASK.train', 'TASK.test' (see Columns). By default every task and overall."""

@@ -26,14 +26,16 @@ def describe_cost(study: Study) -> str:
         runs = plan_runs(first_seed, [*rows, *baseline_rows(scaled, base, reference, {})], {})
     except UserError:  # its base is not here, or an encoder that must be downloaded
         return f"{len(scaled.variants)} variants × {_count(seeds, 'seed')}"
-    words = [_count(len(rows), "row"), _count(len(runs) * seeds, "run")]
+    row_seeds = {row.name: row.seed_count(scaled) for row in rows}  # others are baselines
+    run_count = sum(row_seeds.get(planned.row, seeds) for planned in runs)
+    words = [_count(len(rows), "row"), _count(run_count, "run")]
     examples = 0
     for planned in runs:
         run_examples = _examples(planned.recipe)
         if run_examples is None:
             return ", ".join(words)
-        examples += run_examples
-    words.append(f"{examples * seeds:,} examples")
+        examples += run_examples * row_seeds.get(planned.row, seeds)
+    words.append(f"{examples:,} examples")
     return ", ".join(words)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from manyheads.studies.comparison import Cell, StudyTable
+from manyheads.studies.margin_tables import about_margins
+from manyheads.studies.noninferiority import MOST_SEEDS
 from manyheads.studies.statistics import Difference, median_difference
 from manyheads.studies.tables import number
 from manyheads.studies.transfer import TransferMatrix
 
 SMALL_DIFFERENCE = 0.01  # that users ask about
-MOST_SEEDS = 100  # beyond them nothing is counted: it would be the bootstrap's noise
 ONE_SEED = "One seed: nothing is known of how much seeds vary, so intervals cover the dev examples alone."
 ALONE_CHECKPOINT = (
     "A task alone keeps the checkpoint that is best for it, joint training the one with the best overall score: "
@@ -36,12 +37,17 @@ def footer(table: StudyTable, matrices: Sequence[TransferMatrix] = ()) -> list[s
         if matrix.looks:
             lines += _about_transfer(matrix, variance)
     if table.study.layout == "rows":
+        lines += about_margins(table, variance)
         lines += table.about_columns
     for row, count in all_missing(table, matrices).items():
-        text = f"Not finished: {row}, {count} of {planned} seeds"
-        if planned - count == 1:
+        row_seeds = min(planned, table.fewer_seeds.get(row, planned))
+        text = f"Not finished: {row}, {count} of {row_seeds} seeds"
+        if row_seeds - count == 1:
             text += "; one alone is not compared yet"
         lines.append(f"{text}.")
+    for row, row_seeds in table.fewer_seeds.items():
+        if row_seeds == 1 < planned:
+            lines.append(f"'{row}' has one seed of the study's {planned}: it is shown, and not compared.")
     return [*lines, *table.notes]
 
 

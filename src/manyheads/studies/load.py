@@ -12,7 +12,15 @@ from manyheads.config.faults import explain_faults
 from manyheads.config.load import STUDIES
 from manyheads.config.yaml_file import parse_file
 from manyheads.errors import UserError, nearest
-from manyheads.studies.config import SEED_IS_SET, Overrides, RankedLayers, Study, names_ranked_layers
+from manyheads.studies.config import (
+    BY_TASK,
+    SEED_IS_SET,
+    Overrides,
+    RankedLayers,
+    Study,
+    names_ranked_layers,
+    names_value_by_task,
+)
 
 SECTIONS = ("data", "tasks", "training", "evaluate", "checkpoint")  # of a recipe
 
@@ -89,6 +97,19 @@ def _check_settings(study: Study) -> None:
                 )
             if names_ranked_layers(value):
                 _check_ranked_layers(study, (*path, key), value)
+            _check_value_by_task(study, (*path, key), value)
+
+
+def _check_value_by_task(study: Study, path: tuple[str, ...], value: Any) -> None:
+    """A value for each task stands in a row with a run for every task."""
+    if not names_value_by_task(value):
+        return
+    row = path[path.index("variants") + 1] if "variants" in path else None
+    if row is None or "task" not in study.variants[row].each:
+        raise UserError(
+            f"{study.location(*path)}: {BY_TASK} stands in a row with a run for every task (`each: task`).",
+            code="no-run-per-task",
+        )
 
 
 def _check_ranked_layers(study: Study, path: tuple[str, ...], value: dict[str, Any]) -> None:

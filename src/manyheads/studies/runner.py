@@ -67,7 +67,7 @@ def train_in_process(folder: StudyFolder, identity: str, planned: PlannedRun) ->
 
     if not folder.results.has(identity):
         run = train(_run_recipe(planned.recipe, folder, identity), overwrite=True, quiet=True)
-        folder.results.collect(run, identity, planned.first_seed)
+        folder.results.collect(run, identity, planned.first_seed, planned.margins)
         shutil.rmtree(folder.run(identity))
 
 
@@ -124,7 +124,8 @@ class _RunQueue:
         run_folder = self.folder.run(ended.identity)
         if ended.process.returncode != 0 or not (run_folder / "metrics.json").is_file():
             return False
-        self.folder.results.collect(Run(run_folder), ended.identity, ended.planned.first_seed)
+        planned = ended.planned
+        self.folder.results.collect(Run(run_folder), ended.identity, planned.first_seed, planned.margins)
         shutil.rmtree(run_folder / "checkpoints", ignore_errors=True)
         if not self.keep_models:
             for model in run_folder.glob("best*"):

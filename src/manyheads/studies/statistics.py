@@ -80,26 +80,39 @@ class Difference:
             return 0.0
         return 10.0 ** optimize.brentq(beyond, LEAST_POWER, 0)
 
-    def chance(self, size: float, looks: int = 1, seeds: int | None = None) -> float:
-        """How often a difference of that size is found, by the first threshold of Holm's."""
+    def lower_end(self, level: float = LEVEL) -> float:
+        """Of the one-sided interval: d − √(t²·a + z²·b), with the quantiles t and z at 1 − level."""
+        return self.mean - float(_half(2 * level, self.seeds, *self.parts()))
+
+    def upper_end(self, level: float = LEVEL) -> float:
+        """Of the one-sided interval to the other side."""
+        return self.mean + float(_half(2 * level, self.seeds, *self.parts()))
+
+    def chance(self, size: float, looks: int = 1, seeds: int | None = None, level: float = LEVEL) -> float:
+        """How often a difference of that size is found, by the first threshold of Holm's.
+
+        A one-sided test at some level finds as often as a two-sided one at twice that `level`.
+        """
         count = seeds or self.seeds
         a, b = self.parts(count)
+        if a + b == 0:
+            return float(size > 0)
         estimated = a * _spread_of_variance(count)  # as few seeds happen to show it
-        threshold = _half(LEVEL / looks, count, estimated, b)
+        threshold = _half(level / looks, count, estimated, b)
         return float(stats.norm.sf((threshold - size) / math.sqrt(a + b)).mean())
 
-    def detectable(self, looks: int = 1, seeds: int | None = None) -> float:
+    def detectable(self, looks: int = 1, seeds: int | None = None, level: float = LEVEL) -> float:
         """The smallest difference that is found four times of five among so many looks, with this or another number
         of seeds."""
-        top = 2 * float(_half(LEVEL / looks / 10, seeds or self.seeds, *self.parts(seeds)))
-        return float(optimize.brentq(lambda size: self.chance(size, looks, seeds) - POWER, 0, top))
+        top = 2 * float(_half(level / looks / 10, seeds or self.seeds, *self.parts(seeds)))
+        return float(optimize.brentq(lambda size: self.chance(size, looks, seeds, level) - POWER, 0, top))
 
-    def seeds_for(self, size: float, looks: int, limit: int) -> int | None:
+    def seeds_for(self, size: float, looks: int, limit: int, level: float = LEVEL) -> int | None:
         """How many seeds would find such a difference; None where `limit` would not, as with a dev set too small."""
         if self.seeds == 1:
             return None  # one seed does not say how much seeds vary
         for count in range(2, limit + 1):
-            if self.chance(size, looks, count) >= POWER:
+            if self.chance(size, looks, count, level) >= POWER:
                 return count
         return None
 

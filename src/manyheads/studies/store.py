@@ -35,7 +35,14 @@ RECORD_KEYS = (
     "predictions",
 )
 # what later versions added, with what a record has where it was written before: the type is checked on import
-OPTIONAL_KEYS: dict[str, type] = {"history": list, "pca": dict, "test": dict, "baselines": dict}
+OPTIONAL_KEYS: dict[str, type] = {
+    "history": list,
+    "pca": dict,
+    "test": dict,
+    "baselines": dict,
+    "calibration": dict,
+    "margins": dict,
+}
 BASELINES = ("majority", "frozen")  # as metrics.json names them: what every trained figure is held against
 PCA_EXAMPLES = 200  # of a task
 PCA_DIGITS = 3
@@ -66,6 +73,8 @@ class Result:
     pca: dict[str, Record] = field(default_factory=dict)  # task → {"points", "labels", "explained"}; first seed only
     test: Record = field(default_factory=dict)  # {"metrics", "overall", "examples"}, where a test file has labels
     baselines: Record = field(default_factory=dict)  # "majority", "frozen" → {task: {metric: value}}
+    calibration: dict[str, Record] = field(default_factory=dict)  # task → what was fitted, metrics "before" and "after"
+    margins: Record = field(default_factory=dict)  # `not_worse` of the study for which it was trained
 
 
 class ResultStore:
@@ -118,8 +127,9 @@ class ResultStore:
             **{key: record.get(key, kind()) for key, kind in OPTIONAL_KEYS.items()},
         )
 
-    def collect(self, run: Run, identity: str, keep_pca: bool = False) -> None:
-        """Make the result of a finished run folder; the principal components need its model."""
+    def collect(self, run: Run, identity: str, keep_pca: bool = False, margins: Record | None = None) -> None:
+        """Make the result of a finished run folder; the principal components need its model. `margins` are those that
+        its study named when the run was trained."""
         metrics = run.metrics
         tensors = read_dev_predictions(run.folder / "dev.safetensors")
         names = [name for name in run.recipe.tasks if f"{name}.predictions" in tensors]
@@ -148,11 +158,9 @@ class ResultStore:
             "predictions": predictions,
             "history": read_history(run.log()),
         }
-        if "test" in metrics:
-            record["test"] = metrics["test"]
-        baselines = {name: metrics[name]["metrics"] for name in BASELINES if name in metrics}
-        if baselines:
-            record["baselines"] = baselines
+        record |= _where_measured(metrics)
+        if margins:
+            record["margins"] = margins
         if keep_pca:
             record["pca"] = _principal_components(run, {name: tensors[f"{name}.labels"] for name in names})
         _write(self.file(identity), record)
@@ -199,6 +207,15 @@ class ResultStore:
         return self._dev_data[fingerprint]
 
 
+def _where_measured(metrics: Record) -> Record:
+    """What not every run has."""
+    kept: Record = {key: metrics[key] for key in ("test", "calibration") if key in metrics}
+    baselines = {name: metrics[name]["metrics"] for name in BASELINES if name in metrics}
+    if baselines:
+        kept["baselines"] = baselines
+    return kept
+
+
 def _with_predictions(record: Record) -> Record:
     """A record as it is written today; version 0.1 called predictions answers."""
     if OLD_PREDICTIONS_KEY in record:
@@ -233,6 +250,7 @@ def _check_optional(run: Record) -> None:
     for key, kind in OPTIONAL_KEYS.items():
         if key in run and not isinstance(run[key], kind):
             raise ValueError(f"run '{run['identity']}' has a {key} that is no {kind.__name__}")
+    _check_calibration(run)
     for entry in run.get("history", []):
         numbers = [entry[key] for key in ("step", "epoch", "overall")]
         if not isinstance(entry["metrics"], dict) or not all(isinstance(number, int | float) for number in numbers):
@@ -241,6 +259,12 @@ def _check_optional(run: Record) -> None:
         shape = np.array(components["points"], dtype=np.float64).shape
         if shape != (len(components["labels"]), 2) or len(components["explained"]) != 2:
             raise ValueError(f"run '{run['identity']}' has a pca of something else")
+
+
+def _check_calibration(run: Record) -> None:
+    for changes in run.get("calibration", {}).values():
+        if set(changes["before"]) != set(changes["after"]):
+            raise ValueError(f"run '{run['identity']}' has a calibration of something else")
 
 
 def _principal_components(run: Run, labels: dict[str, Column]) -> dict[str, Record]:

@@ -22,6 +22,7 @@ from manyheads.studies.validation import (
     check_budgets,
     check_columns,
     check_metrics,
+    check_not_worse,
     check_overrides,
     check_published,
     check_readings,
@@ -132,7 +133,13 @@ class OpenStudy:
         recipes = [planned.recipe for _, planned in self.runs]
         check_budgets(self.study, recipes)
         check_readings(self.study, columns, recipes)
-        check_published(self.study, columns, [row.name for row in self.variant_rows])
+        row_names = [row.name for row in self.variant_rows]
+        check_published(self.study, columns, row_names)
+        tasks_of_rows: dict[str, list[str]] = {name: [] for name in row_names}
+        for _, planned in self.runs:
+            if planned.row in tasks_of_rows:  # else it is a baseline
+                tasks_of_rows[planned.row] += planned.recipe.tasks
+        check_not_worse(self.study, self.base, tasks_of_rows)
 
     def check_metrics(self) -> None:
         """Whether tasks have the metrics that the table shows; reads their data."""

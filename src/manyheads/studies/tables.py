@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,20 +13,26 @@ from manyheads.console import duration
 from manyheads.errors import UserError
 from manyheads.storage.csv_text import csv_text
 from manyheads.storage.ragged import Ragged
+from manyheads.studies.calibration import CalibrationChange
 from manyheads.studies.columns import column_reading
 from manyheads.studies.comparison import Cell, FinishedResults, StudyTable
+from manyheads.studies.margins import MarginTable
+from manyheads.studies.noninferiority import p_not_worse
 from manyheads.studies.store import Result
 from manyheads.studies.transfer import ALONE, WITH_ALL, TransferMatrix
 from manyheads.studies.variants import ALL
 
+MEAN_COLUMN = "mean of metrics"  # in csv and JSON, of the lines that are held against a margin
 MARKS = {"better": "better", "worse": "worse", "not distinguishable": "≈"}
 CSV_COLUMNS = (
     *("variant", "column", "seeds", "mean", "deviation", "paper"),
     *("compared_with", "difference", "half_width", "p", "p_corrected", "verdict"),
     *("steps", "examples", "seconds", "gigabytes"),
+    *("margin", "lower_end"),
 )
 NO_COST = [None] * 4  # of cells of a transfer matrix
 NO_DIFFERENCE = [None] * 6
+NO_MARGIN = [None] * 2
 Grid = list[dict[str, str]]  # lines by column title
 
 
@@ -58,6 +66,50 @@ def trivial(table: StudyTable) -> Grid:
             line[table.columns[column]] = shown_mean(cell)
         grid.append(line)
     return grid
+
+
+def calibrations(table: StudyTable) -> Grid:
+    """A line per row: of each task the metric that tells whether its calibration helps, before and after."""
+    grid: Grid = []
+    tasks: dict[str, str] = {}  # task → its metric
+    for changes in table.calibration.values():
+        for task, change in changes.items():
+            telling = [metric for metric in change.after if metric != "loss"]
+            if telling:
+                tasks.setdefault(task, telling[0])
+    for row_name, changes in table.calibration.items():
+        line = {"variant": row_name}
+        for task, metric in tasks.items():
+            line[f"{task} {metric}"] = "–"
+            if task in changes:
+                line[f"{task} {metric}"] = _change(changes[task], metric)
+        grid.append(line)
+    return grid
+
+
+def calibration_details(table: StudyTable) -> Grid:
+    """A line per row and task: what was fitted, and every metric of it before and after."""
+    metrics: dict[str, None] = {}
+    for changes in table.calibration.values():
+        for change in changes.values():
+            metrics |= dict.fromkeys(change.before)
+    grid: Grid = []
+    for row_name, changes in table.calibration.items():
+        for task, change in changes.items():
+            fitted = "thresholds"
+            if change.temperature is not None:
+                fitted = f"temperature {change.temperature:.3g}"
+            line = {"variant": row_name, "task": task, "fitted": fitted}
+            for metric in metrics:
+                line[metric] = _change(change, metric)
+            grid.append(line)
+    return grid
+
+
+def _change(change: CalibrationChange, metric: str) -> str:
+    if metric not in change.before:
+        return "–"
+    return f"{number(change.before[metric])} → {number(change.after[metric])}"
 
 
 def _published_columns(table: StudyTable) -> set[str]:
@@ -185,19 +237,52 @@ def markdown(grid: Grid) -> str:
 
 
 def as_csv(table: StudyTable, matrices: Sequence[TransferMatrix] = ()) -> str:
-    """A line per row and column, with all figures; then those of transfer matrices."""
-    lines: list[Sequence[Any]] = [CSV_COLUMNS]
+    """A line per row and column, with all figures; then those of transfer matrices, and of margins."""
+    return csv_text([CSV_COLUMNS, *_figure_lines(table, matrices)])
+
+
+def as_json(table: StudyTable, matrices: Sequence[TransferMatrix], notes: Sequence[str]) -> dict[str, Any]:
+    """The lines of the csv as objects, what calibration changed, and what stands beneath the table."""
+    figures = [dict(zip(CSV_COLUMNS, line, strict=True)) for line in _figure_lines(table, matrices)]
+    for line in figures:
+        if isinstance(line["mean"], float) and math.isnan(line["mean"]):
+            line["mean"] = None  # JSON has no such number
+    calibration: dict[str, Any] = {}
+    for row_name, tasks in table.calibration.items():
+        calibration[row_name] = {task: asdict(change) for task, change in tasks.items()}
+    return {"study": table.study.name, "figures": figures, "calibration": calibration, "notes": list(notes)}
+
+
+def _figure_lines(table: StudyTable, matrices: Sequence[TransferMatrix]) -> list[Sequence[Any]]:
+    lines: list[Sequence[Any]] = []
     for row in table.rows:
         for column, cell in row.cells.items():
             cost = (row.steps, row.examples, row.seconds, row.gigabytes)
-            lines.append([*_csv_cells(row.name, column, cell, table.reference), *cost])
+            lines.append([*_csv_cells(row.name, column, cell, table.reference), *cost, *NO_MARGIN])
     for matrix in matrices:
         for task, alone in matrix.alone.items():
             row_names = matrix.row_names[task]
-            lines.append([*_csv_cells(row_names[ALONE], task, alone, ""), *NO_COST])
+            lines.append([*_csv_cells(row_names[ALONE], task, alone, ""), *NO_COST, *NO_MARGIN])
             for partner, cell in matrix.cells[task].items():
-                lines.append([*_csv_cells(row_names[partner], task, cell, row_names[ALONE]), *NO_COST])
-    return csv_text(lines)
+                lines.append([*_csv_cells(row_names[partner], task, cell, row_names[ALONE]), *NO_COST, *NO_MARGIN])
+    if table.margins is not None:
+        lines += _margin_lines(table.margins)
+    return lines
+
+
+def _margin_lines(margins: MarginTable) -> list[Sequence[Any]]:
+    """A line per row and measure; p is that of "not worse", one-sided."""
+    lines: list[Sequence[Any]] = []
+    for row_name, cells in margins.rows.items():
+        for measure, cell in cells.items():
+            between, p, corrected, verdict = cell.difference, None, None, None
+            if cell.margin is not None and cell.judged is not None:
+                p = p_not_worse(between, cell.margin)
+                corrected, verdict = cell.judged.corrected, cell.judged.verdict
+            figures = [between.mean, between.half_width, p, corrected, verdict]
+            start = [row_name, measure or MEAN_COLUMN, between.seeds, None, None, None, margins.request.than]
+            lines.append([*start, *figures, *NO_COST, cell.margin, between.lower_end()])
+    return lines
 
 
 def _csv_cells(row: str, column: str, cell: Cell, reference: str) -> list[Any]:

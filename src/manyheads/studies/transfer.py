@@ -67,7 +67,7 @@ def baseline_rows(study: Study, base: Recipe, reference: Row, overrides: Overrid
     for equal in study.equal:
         for tasks in task_sets:
             baseline = stacked(settings, _baseline_settings(tasks, equal, steps))
-            rows.append(Row(_row_name(tasks, equal), reference.variant, {ALL: baseline}))
+            rows.append(Row(_row_name(tasks, equal), reference.variant, {ALL: baseline}, reference.seeds))
     return rows
 
 
@@ -146,7 +146,9 @@ def transfer_matrix(
         cells=cells,
         looks=len(compared),
         row_names=row_names,
-        missing=missing_seeds(study, _baseline_names(row_names, reference.name), finished),
+        missing=missing_seeds(
+            dict.fromkeys(_baseline_names(row_names, reference.name), reference.seed_count(study)), finished
+        ),
         largest_differences={task: largest_difference(task, tasks) for task in task_names},
     )
 

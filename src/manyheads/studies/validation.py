@@ -18,6 +18,7 @@ from manyheads.studies.columns import (
     column_task,
 )
 from manyheads.studies.config import Overrides, Study
+from manyheads.studies.margins import check_mean, counted_tasks
 from manyheads.studies.variants import Row
 from manyheads.tasks.load import load_tasks
 from manyheads.tasks.task import Task
@@ -131,6 +132,35 @@ def check_readings(study: Study, columns: list[str], recipes: Iterable[Recipe]) 
                 )
 
 
+def check_not_worse(study: Study, base: Recipe, tasks_of_rows: dict[str, list[str]]) -> None:
+    """Margins name a row that trains every task of the mean, and tasks that there are (row → its tasks)."""
+    request = study.not_worse
+    if request is None:
+        return
+    location = study.location("not_worse", "than")
+    if study.layout == "confusion":
+        message = f"{study.location('not_worse')}: the layout 'confusion' has no verdicts; leave out one of the two."
+        raise UserError(message, code="no-verdicts")
+    for name in request.tasks:
+        if name not in base.tasks:
+            message = f"{study.location('not_worse', 'tasks', name)}: no task '{name}'.{nearest(name, base.tasks)}"
+            raise UserError(message, code="unknown-task")
+    if request.than not in tasks_of_rows:
+        if study._has_all_variants:
+            message = f"{location}: no row '{request.than}'.{nearest(request.than, tasks_of_rows)}"
+            raise UserError(message, code="unknown-row")
+        return  # this scale leaves it out, and has no verdicts
+    absent = [name for name in counted_tasks(base) if name not in tasks_of_rows[request.than]]
+    if absent:
+        message = (
+            f"{location}: row '{request.than}' does not train {', '.join(absent)}, so it has no mean of all tasks."
+        )
+        raise UserError(message, code="tasks-missing")
+    if len(tasks_of_rows) == 1 and study._has_all_variants:
+        message = f"{location}: there is no other row that could be held against '{request.than}'."
+        raise UserError(message, code="nothing-to-compare")
+
+
 def check_published(study: Study, columns: list[str], row_names: list[str]) -> None:
     """Published figures belong to a row and a column, in the form that the layout wants."""
     by_layer = any("layer" in variant.each for variant in study.variants.values())
@@ -164,12 +194,13 @@ def check_metrics(study: Study, base: Recipe) -> None:
     """Whether tasks have the metrics that the table shows. Reads their data, so it is done before training only."""
     columns = study.metrics or []
     dotted = [column for column in columns if "." in column and column_reading(column) is None]
-    if not dotted and study.layout == "rows":
+    if not dotted and study.layout == "rows" and study.not_worse is None:
         return
     tasks = {name: data.task for name, data in load_tasks(base).items()}
     for column in dotted:
         if column_task(column) in tasks:
             check_metric(study, column, tasks[column_task(column)])
+    check_mean(study, base, tasks)
     if study.layout == "confusion":
         first_task = (columns or list(tasks))[0].partition(".")[0]
         if first_task in tasks:

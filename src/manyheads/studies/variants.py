@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from manyheads.config.location import COMMAND_LINE
 from manyheads.config.recipe import Recipe
 from manyheads.encoder.loading import locate, read_config
 from manyheads.errors import UserError
-from manyheads.studies.config import Overrides, Study, Variant, axis_keys, stacked
+from manyheads.studies.config import BY_TASK, Overrides, Study, Variant, axis_keys, names_value_by_task, stacked
 from manyheads.tasks.resolve import load_recipe
 
 ALL = ""  # the member of a row whose one run has all tasks
@@ -27,6 +27,10 @@ class Row:
     name: str
     variant: str  # of the study's file, from which it is made
     members: dict[str, Overrides]
+    seeds: int | None = None  # the first so many of the study's; None has all
+
+    def seed_count(self, study: Study) -> int:
+        return len(study.seed_list[: self.seeds])
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class PlannedRun:
     seed: int
     recipe: Recipe
     first_seed: bool = False  # of its study: what is kept of one seed alone is kept of this one
+    margins: dict[str, Any] = field(default_factory=dict)  # `not_worse` of its study, kept with the result
 
     @property
     def label(self) -> str:
@@ -105,14 +110,17 @@ def plan_runs(
     study: Study, rows: list[Row], overrides: Overrides, check: CheckRecipe | None = None
 ) -> list[PlannedRun]:
     """Every run of a study: all seeds of a row before the next row."""
+    margins: dict[str, Any] = {}
+    if study.not_worse is not None:
+        margins = study.not_worse.model_dump(mode="json")
     runs: list[PlannedRun] = []
     for row in rows:
-        for seed in study.seed_list:
+        for seed in study.seed_list[: row.seeds]:
             with_seed = stacked(overrides, {"seed": seed})
             for member, settings in row.members.items():
                 recipe = variant_recipe(study, settings, with_seed, row.variant, check)
                 first = seed == study.seed_list[0]
-                runs.append(PlannedRun(row.name, member, seed, recipe, first))
+                runs.append(PlannedRun(row.name, member, seed, recipe, first, margins))
     return runs
 
 
@@ -135,8 +143,8 @@ def _variant_rows(study: Study, name: str, variant: Variant, base: Recipe) -> li
             settings = stacked(variant.set, chosen)
             members = {ALL: _fill(settings, words)}
             if "task" in variant.each:
-                members = _task_members(settings, words, list(base.tasks))
-            rows.append(Row(title, name, members))
+                members = _task_members(study.location("variants", name), settings, words, list(base.tasks))
+            rows.append(Row(title, name, members, variant.seeds))
     return rows
 
 
@@ -151,18 +159,35 @@ def _layer_words(study: Study, name: str, variant: Variant, base: Recipe) -> lis
     return [{"layer": layer} for layer in range(1, depth + 1)]
 
 
-def _task_members(settings: Overrides, words: dict[str, Any], tasks: list[str]) -> dict[str, Overrides]:
+def _task_members(location: str, settings: Overrides, words: dict[str, Any], tasks: list[str]) -> dict[str, Overrides]:
     """A run for each task. A run of all tasks keeps the checkpoint that is best for its own."""
     members: dict[str, Overrides] = {}
     for task in tasks:
         last = [name for name in tasks if name != task]
         last.append(task)
-        filled = _fill(settings, {**words, "task": task, "last": last})
+        chosen = _values_of_task(location, settings, task)
+        filled = _fill(chosen, {**words, "task": task, "last": last})
         if "tasks" not in filled:
             weights = {name: float(name == task) for name in tasks}
             filled = {"evaluate.weights": weights, **filled}
         members[task] = filled
     return members
+
+
+def _values_of_task(location: str, settings: Overrides, task: str) -> Overrides:
+    """`{by_task: {sst: 3, sts: 4}}` → the value of the run's own task."""
+    chosen: Overrides = {}
+    for key, value in settings.items():
+        if names_value_by_task(value):
+            if task not in value[BY_TASK]:  # more tasks may be named than this call trains
+                named = ", ".join(map(str, value[BY_TASK]))
+                raise UserError(
+                    f"{location}: {key}: {BY_TASK} has no value for '{task}', only for {named}; name every task.",
+                    code="task-without-value",
+                )
+            value = value[BY_TASK][task]
+        chosen[key] = value
+    return chosen
 
 
 def _title(name: str, values: dict[str, Any]) -> str:

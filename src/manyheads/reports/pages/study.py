@@ -23,6 +23,7 @@ from manyheads.studies import tables
 from manyheads.studies.comparison import Cell, FinishedResults, StudyTable
 from manyheads.studies.folder import status_line
 from manyheads.studies.footer import all_missing, footer
+from manyheads.studies.margin_tables import margins, shown_margin, signed
 from manyheads.studies.store import Result
 from manyheads.studies.study import OpenStudy
 from manyheads.studies.transfer import TransferMatrix
@@ -38,6 +39,11 @@ DIFFERENCES_CAPTION = (
 )
 COST_CAPTION = "Numbers are those of rows in the table above. Quality with its 95 % interval, against its cost."
 TRANSFER_CAPTION = "Change against single-task training; bold is real, ≈ not distinguishable."
+MARGIN_TEXT = (
+    "Above 0 the row is better. ±: the 95 % interval over seeds and dev examples. Lower end: of the one-sided 95 % "
+    "interval; above −margin the row is not worse. The smallest margin is the one that the row's own figures show."
+)
+CALIBRATION_TEXT = "Metrics on dev, means over seeds: as the model predicts → with its temperature or thresholds."
 
 
 @dataclass(frozen=True)
@@ -65,9 +71,11 @@ def study_content(opened: OpenStudy) -> StudyContent:
     with figure_style():
         sections = [
             _result_section(opened, results, finished),
+            _margin_section(results),
             bar_section(results),
             curve_section(rows, opened.base),
             _cost_section(results),
+            _calibration_section(results),
             _transfer_section(matrices),
             row_section(rows, opened.folder),
             _label_section(opened, results, rows, notes),
@@ -98,7 +106,7 @@ def _lead(opened: OpenStudy, results: StudyTable, matrices: Sequence[TransferMat
 
 def study_findings(results: StudyTable, matrices: Sequence[TransferMatrix]) -> list[Finding]:
     """What the tables show, a sentence each."""
-    findings = _difference_findings(results)
+    findings = [*_margin_findings(results), *_difference_findings(results)]
     for matrix in matrices:
         findings += _transfer_findings(matrix)
     missing = sum(all_missing(results, matrices).values())
@@ -106,6 +114,26 @@ def study_findings(results: StudyTable, matrices: Sequence[TransferMatrix]) -> l
         findings.append(Finding("Not finished: 1 row-seed of the study.", "runs"))
     elif missing:
         findings.append(Finding(f"Not finished: {missing} row-seeds of the study.", "runs"))
+    return findings
+
+
+def _margin_findings(results: StudyTable) -> list[Finding]:
+    """'one model is not worse than each alone on the mean of 3 metrics (margin .01): −.0031, at least −.0083.'"""
+    findings: list[Finding] = []
+    if results.margins is None:
+        return findings
+    reference = results.margins.request.than
+    for row_name, cells in results.margins.rows.items():
+        for measure, cell in cells.items():
+            if cell.judged is None:
+                continue
+            title = results.margins.measures[measure]
+            figures = f"{signed(cell.difference.mean)}, lower end {signed(cell.difference.lower_end())}"
+            margin = shown_margin(cell)
+            text = f"{row_name} is {cell.judged.verdict} than {reference} on {title} {margin}: {figures}."
+            if cell.judged.verdict == "not shown":
+                text = f"{row_name} is not shown to be as good as {reference} on {title} {margin}: {figures}."
+            findings.append(Finding(text, "margins"))
     return findings
 
 
@@ -171,6 +199,24 @@ def _result_section(opened: OpenStudy, results: StudyTable, finished: FinishedRe
             figure = draw_study.differences(results, column)
             figure_title = f"{title}: differences from {results.reference}"
             section.figure(figure, f"differences-{column}", figure_title, f"{title}. {DIFFERENCES_CAPTION}")
+    return section
+
+
+def _margin_section(results: StudyTable) -> Section:
+    """Whether rows are as good as the one that the study names."""
+    section = Section("margins", "As good?")
+    if results.margins is not None and results.margins.rows:
+        section.heading(f"Not worse than {results.margins.request.than}?")
+        section.table(margins(results), "margins-table")
+        section.text(MARGIN_TEXT, "soft")
+    return section
+
+
+def _calibration_section(results: StudyTable) -> Section:
+    section = Section("calibration", "Before and after calibration")
+    if results.calibration:
+        section.text(CALIBRATION_TEXT, "soft")
+        section.table(tables.calibration_details(results), "calibration-table")
     return section
 
 
