@@ -80,6 +80,7 @@ def _lead(facts: RunFacts) -> dict[str, Any]:
         "folder": facts.folder,
         "headline": None,
         "overall": "",
+        "weights": describe_weights(facts.metrics.get("model", {})),
         "findings": [*_sharing(task_headlines), *find_problems(facts, task_headlines)],
         "nothing_found": "",
     }
@@ -91,6 +92,13 @@ def _lead(facts: RunFacts) -> dict[str, Any]:
     if facts.finished:
         lead["nothing_found"] = nothing_found(facts)
     return lead
+
+
+def describe_weights(about: dict[str, Any]) -> str:
+    """Which weights best/ has, where averaged ones were a candidate too."""
+    if "weights" not in about:
+        return ""
+    return f"best/ has the {about['weights']} weights of step {about['step']:,} (training.average_weights)."
 
 
 def _headline_rows(task_headlines: list[Headline]) -> list[dict[str, object]]:
