@@ -21,6 +21,7 @@ _PUBLIC = {
     "ManyHeads": "manyheads.model.multitask",
     "train": "manyheads.training.loop",
     "resume": "manyheads.training.loop",
+    "average": "manyheads.training.soup",
     "Predictor": "manyheads.inference.predictor",
     "Run": "manyheads.runs.run",
     "create_app": "manyheads.runs.served",
@@ -35,6 +36,7 @@ __all__ = [
     "Run",
     "Task",
     "UserError",
+    "average",
     "create_app",
     "load_recipe",
     "parts",
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from manyheads.tasks.resolve import load_recipe
     from manyheads.tasks.task import Task
     from manyheads.training.loop import resume, train
+    from manyheads.training.soup import average
 
 
 def __getattr__(name: str) -> Any:

@@ -324,3 +324,5 @@ class CheckpointSettings(Model):
     """Save so often, and at the end of every epoch; null saves at epochs only."""
     best_per_task: bool = True
     """Keep best-TASK/ beside best/."""
+    keep: int = Field(2, ge=2)
+    """How many of the last checkpoints stay; `manyheads average RUN --checkpoints` averages them."""

@@ -37,8 +37,10 @@ from manyheads.training.probe import Prober
 from manyheads.training.run_folder import checkpoints_of, open_folder, write_recipe, write_tasks
 from manyheads.training.schedule import CombinerState, Phase, set_trainable
 from manyheads.training.setup import Setup, machine_facts
+from manyheads.training.start_weights import START_WEIGHTS, fingerprint_weights
 from manyheads.training.state import (
     COMBINER_STATE,
+    MODEL,
     DataUnchanged,
     MachineUnchanged,
     NamedOptimizer,
@@ -78,11 +80,12 @@ class Trainer:
                 "best": self.best,
                 "pausing": self.pausing,
                 "conflicts": self.conflicts,
-                "model": model,
+                MODEL: model,
                 COMBINER_STATE: CombinerState(schedule, model, self.progress),
                 "optimizer": NamedOptimizer(setup.optimizer, {"": model, COMBINER_STATE: schedule.combiner_state}),
                 **averaging_entries(self.averaging),
-            }
+            },
+            recipe.checkpoint.keep,
         )
 
     def open(self, overwrite: bool) -> None:
@@ -110,6 +113,8 @@ class Trainer:
             began = time.monotonic()
             self._probe()
             self.progress.seconds += time.monotonic() - began
+        if self.setup.processes.main:
+            self.write_log({"event": START_WEIGHTS, **fingerprint_weights(self.model)})
         if self.recipe.training.probe or self.recipe.evaluate.before:
             self.evaluate()
 
