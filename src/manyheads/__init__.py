@@ -22,6 +22,7 @@ _PUBLIC = {
     "train": "manyheads.training.loop",
     "resume": "manyheads.training.loop",
     "extend": "manyheads.training.loop",
+    "average": "manyheads.training.soup",
     "Predictor": "manyheads.inference.predictor",
     "Run": "manyheads.runs.run",
     "create_app": "manyheads.runs.served",
@@ -36,6 +37,7 @@ __all__ = [
     "Run",
     "Task",
     "UserError",
+    "average",
     "create_app",
     "extend",
     "load_recipe",
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from manyheads.tasks.resolve import load_recipe
     from manyheads.tasks.task import Task
     from manyheads.training.loop import extend, resume, train
+    from manyheads.training.soup import average
 
 
 def __getattr__(name: str) -> Any:

@@ -214,7 +214,9 @@ ORDERS = {
     ),
     "weights that depend on losses": "combine=geometric-mean",
     "weights by epochs": "combine=dynamic-weights",
-    "a second model and noise": "regularise=[{name: bregman, momentum: 0.9}, {name: smart, sigma: 0.1}, l2]",
+    "a second model, noise and second masks": (
+        "regularise=[{name: bregman, momentum: 0.9}, {name: smart, sigma: 0.1}, {name: r-drop, tasks: [mood]}, l2]"
+    ),
     "frozen layers that are kept": "phases=[{trainable: heads, epochs: 2}, {trainable: top-1, epochs: 2}]",
 }
 

@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from manyheads.cli import inspect, predict, report, train
+from manyheads.cli.average import average
 from manyheads.cli.demo import demo
 from manyheads.cli.extend import extend
 from manyheads.cli.serve import serve
@@ -42,6 +43,7 @@ def options(
 
 COMMANDS = (  # in the order of --help
     *(train.train, extend, train.pretrain, train.resume),
+    average,
     *(predict.evaluate, predict.predict),
     *(inspect.recipes, inspect.parts),
     *(report.conflicts, report.report),

@@ -217,8 +217,8 @@ class Training(Model):
     """A round of more tokens goes through the encoder in several passes: bounds memory, and gives the same gradient
     but for other dropout masks."""
     average_weights: float | None = Field(None, gt=0, lt=1)
-    """Decay of a moving average of the weights, such as 0.999, which is evaluated too and kept in best-averaged/; null
-    averages nothing."""
+    """Decay of a moving average of the weights, such as 0.999. It is evaluated beside the raw weights: best/ is the
+    better of the two, best-averaged/ the best of the averaged ones. null averages nothing."""
     probe: bool = True
     """Before the first step, solve every head on the frozen encoder's features, and measure the baseline: a linear
     model on them. The start is then a candidate for best/."""
@@ -324,3 +324,5 @@ class CheckpointSettings(Model):
     """Save so often, and at the end of every epoch; null saves at epochs only."""
     best_per_task: bool = True
     """Keep best-TASK/ beside best/."""
+    keep: int = Field(2, ge=2)
+    """How many of the last checkpoints stay; `manyheads average RUN --checkpoints` averages them."""

@@ -26,6 +26,8 @@ def read_history(records: Sequence[Record]) -> list[Entry]:
         if record["event"] != "evaluate":
             continue
         entry = {key: _rounded(record[key]) for key in (*KEYS, *TRAIN_KEYS) if key in record}
+        if "averaged" in record:  # where `training.average_weights` is set
+            entry["averaged_overall"] = _rounded(record["averaged"]["overall"])
         by_step[record["step"]] = entry
     return [by_step[step] for step in sorted(by_step)]
 
@@ -46,12 +48,16 @@ def best_entry(history: Sequence[Entry], task: Task) -> Entry | None:
 
 
 def best_overall_entry(history: Sequence[Entry]) -> Entry | None:
-    """The evaluation that chose best/: the first with the highest overall score."""
+    """The evaluation that chose best/: the first with the highest overall score, of raw weights or averaged ones."""
     best: Entry | None = None
     for entry in history:
-        if entry["step"] and (best is None or entry["overall"] > best["overall"]):
+        if entry["step"] and (best is None or _best_score(entry) > _best_score(best)):
             best = entry
     return best
+
+
+def _best_score(entry: Entry) -> float:
+    return max(entry["overall"], entry.get("averaged_overall", entry["overall"]))
 
 
 def _rounded(value: Any) -> Any:

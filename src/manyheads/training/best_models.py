@@ -19,30 +19,45 @@ from manyheads.training.datasets import Datasets
 from manyheads.training.state import PlainState
 
 OVERALL = ""  # beside tasks' names
+RAW, AVERAGED = "raw", "averaged"  # which weights a candidate has: as trained, or averaged over steps
 
 
 @dataclass
 class BestModels(PlainState):
     """The best values so far."""
 
-    best: dict[str, dict[str, Any]] = field(default_factory=dict)  # OVERALL or task → {"value", "step"}
+    # OVERALL or task → {"value", "step"}, and "weights" where there are averaged ones
+    best: dict[str, dict[str, Any]] = field(default_factory=dict)
     evaluations_without_improvement: int = 0  # since the overall score was last beaten, in this phase
 
-    def update(self, evaluation: Evaluation, tasks: Mapping[str, Task], step: int) -> list[str]:
-        """Compare an evaluation with the best so far. Returns what it is now the best for: OVERALL, tasks, or none."""
-        beaten = []
+    def update(self, candidates: Mapping[str, Evaluation], tasks: Mapping[str, Task], step: int) -> dict[str, str]:
+        """Compare the candidates of one evaluation with the best so far, and with each other: of equal ones the first.
+
+        `candidates`: weights → their evaluation. Returns what has a new best, OVERALL or tasks → which weights that is.
+        """
+        beaten: dict[str, str] = {}
         self.evaluations_without_improvement += 1
+        for weights, evaluation in candidates.items():
+            for name, value in self._improved(evaluation, tasks).items():
+                self.best[name] = {"value": value, "step": step}
+                if len(candidates) > 1:
+                    self.best[name]["weights"] = weights
+                beaten[name] = weights
+        if OVERALL in beaten:
+            self.evaluations_without_improvement = 0
+        return beaten
+
+    def _improved(self, evaluation: Evaluation, tasks: Mapping[str, Task]) -> dict[str, float | None]:
+        """What an evaluation is better for than the best so far, OVERALL first, and the value there."""
+        improved: dict[str, float | None] = {}
         overall = self.best.get(OVERALL)
         if overall is None or evaluation.overall > overall["value"]:
-            self.best[OVERALL] = {"value": evaluation.overall, "step": step}
-            self.evaluations_without_improvement = 0
-            beaten.append(OVERALL)
+            improved[OVERALL] = evaluation.overall
         for name, task in tasks.items():
             value = evaluation.metrics[name][primary(task)]
             if name not in self.best or better(task, value, self.best[name]["value"]):
-                self.best[name] = {"value": value, "step": step}
-                beaten.append(name)
-        return beaten
+                improved[name] = value
+        return improved
 
     def forget_lost(self, folder: Path, reporter: Reporter) -> None:
         """A model folder that was deleted or damaged no longer counts as the best so far."""

@@ -26,6 +26,7 @@ from manyheads.storage.files import DAMAGED, check_folder, write_folder
 from manyheads.training.datasets import Round, batches_of
 
 STATE_FILE = "state.json"
+MODEL = "model"  # the entry of the weights
 COMBINER_STATE = "combiner_state"  # the entry of what scalarizers, aggregators and regularisers learn and remember
 OLD_FILES = {COMBINER_STATE: "memory"}  # an entry's file in checkpoints of 0.1
 OLD_IN_PROGRESS = ("best", "pausing", "conflicts")  # entries whose fields stood under "progress" in 0.1
@@ -53,15 +54,16 @@ class Stateful(Protocol):
 class TrainingState:
     """Everything that a run needs to go on as if it had never stopped. Loaded in the order of the list."""
 
-    def __init__(self, entries: dict[str, Stateful]) -> None:
-        self.entries = entries
+    def __init__(self, entries: dict[str, Stateful], keep: int = 2) -> None:
+        """`keep`: how many of the last checkpoints stay."""
+        self.entries, self.keep = entries, keep
 
     def save(self, folder: Path, step: int) -> None:
-        """Write FOLDER/step-N, whole or not at all, and remove all but the one before it."""
+        """Write FOLDER/step-N, whole or not at all, and remove all but the ones before it that are kept."""
         older = find_checkpoints(folder)
         checkpoint = folder / f"step-{step:08d}"
         write_folder(checkpoint, self._write)
-        for old in older[:-1]:
+        for old in older[: 1 - self.keep]:
             if old.name != checkpoint.name:
                 shutil.rmtree(old)
 
@@ -90,6 +92,12 @@ class TrainingState:
 def find_checkpoints(folder: Path) -> list[Path]:
     """Whole checkpoints, oldest first."""
     return sorted(folder.glob("step-*"))
+
+
+def load_weights(checkpoint: Path) -> dict[str, Tensor]:
+    """The model's tensors in a checkpoint of a training."""
+    check_folder(checkpoint)
+    return _load(checkpoint / f"{MODEL}.safetensors")
 
 
 def _tensor_file(checkpoint: Path, name: str) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from manyheads.runs.trackers import numbers_of
 from manyheads.storage.files import write_text
 from manyheads.tasks.kind import Calibration
 from manyheads.training.baselines import majority_baseline
-from manyheads.training.best_models import OVERALL, BestModels, describe_choice, save_best
+from manyheads.training.best_models import AVERAGED, OVERALL, RAW, BestModels, describe_choice, save_best
 from manyheads.training.conflicts import ConflictMeter, Measured
 from manyheads.training.datasets import batches_of
 from manyheads.training.extension import earlier_fingerprint
@@ -37,8 +38,10 @@ from manyheads.training.probe import Prober
 from manyheads.training.run_folder import checkpoints_of, open_folder, write_recipe, write_tasks
 from manyheads.training.schedule import CombinerState, Phase, set_trainable
 from manyheads.training.setup import Setup, machine_facts
+from manyheads.training.start_weights import START_WEIGHTS, fingerprint_weights
 from manyheads.training.state import (
     COMBINER_STATE,
+    MODEL,
     DataUnchanged,
     MachineUnchanged,
     NamedOptimizer,
@@ -78,11 +81,12 @@ class Trainer:
                 "best": self.best,
                 "pausing": self.pausing,
                 "conflicts": self.conflicts,
-                "model": model,
+                MODEL: model,
                 COMBINER_STATE: CombinerState(schedule, model, self.progress),
                 "optimizer": NamedOptimizer(setup.optimizer, {"": model, COMBINER_STATE: schedule.combiner_state}),
                 **averaging_entries(self.averaging),
-            }
+            },
+            recipe.checkpoint.keep,
         )
 
     def open(self, overwrite: bool) -> None:
@@ -110,6 +114,8 @@ class Trainer:
             began = time.monotonic()
             self._probe()
             self.progress.seconds += time.monotonic() - began
+        if self.setup.processes.main:
+            self.write_log({"event": START_WEIGHTS, **fingerprint_weights(self.model)})
         if self.recipe.training.probe or self.recipe.evaluate.before:
             self.evaluate()
 
@@ -121,6 +127,8 @@ class Trainer:
             self.write_log({"event": "probe", **probe.to_json()})
             self._say_evaluation(probe.selection, "frozen encoder + linear model  ")
         setup.processes.copy_from_main(list(self.model.head_states().values()))
+        if self.averaging:
+            self.averaging.average.restart()
 
     def ready(self) -> bool:
         """Enter the phase of the next step, past phases that ended early; False where nothing is left to train."""
@@ -227,13 +235,26 @@ class Trainer:
         tasks = {}
         if self.recipe.checkpoint.best_per_task:
             tasks = {name: self.model.tasks[name] for name in self.datasets.selection}
-        names = self.best.update(evaluation, tasks, self.progress.step)
+        candidates = {RAW: evaluation}
+        if averaged:
+            candidates[AVERAGED] = averaged
+        beaten = self.best.update(candidates, tasks, self.progress.step)
         if self.setup.processes.main:
-            about, calibration = self._about(evaluation), evaluation.calibration
-            save_best(self.folder, names, self.model, self.setup.encoder_folder, about, calibration)
+            self._save_best(candidates, beaten)
         for record in self.pausing.update(self.recipe.tasks, self.model.tasks, evaluation, self.progress):
             self.write_log(record)
             self.setup.reporter.say(f"task {record['task']} {record['what']}")
+
+    def _save_best(self, candidates: dict[str, Evaluation], beaten: dict[str, str]) -> None:
+        """`beaten`: what has a new best → which of the candidates that is."""
+        for weights, evaluation in candidates.items():
+            names = [name for name, winner in beaten.items() if winner == weights]
+            applied: AbstractContextManager[dict[str, Any]] = nullcontext({})
+            if self.averaging:
+                applied = self.averaging.candidate(weights)
+            with applied as about_weights:
+                about = {**self._about(evaluation), **about_weights}
+                save_best(self.folder, names, self.model, self.setup.encoder_folder, about, evaluation.calibration)
 
     def _evaluate_model(self) -> Evaluation:
         fit = self.recipe.evaluate.calibrate
@@ -350,6 +371,8 @@ class Trainer:
         write_tasks(self.folder, {name: model.tasks[name] for name in self.model.tasks})
         write_text(self.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
         reporter.say(f"trained {self.progress.step:,} steps in {duration(self.progress.seconds)} → {self.folder}")
+        if self.averaging:
+            reporter.say(self.averaging.describe_best(self.best.best[OVERALL]))
         for note in self.datasets.notes:
             reporter.say(f"note: {note}")
 

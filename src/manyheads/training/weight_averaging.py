@@ -1,11 +1,15 @@
-"""An exponential moving average of the weights (Polyak averaging), evaluated and kept beside the raw weights.
+"""An exponential moving average of the weights (Polyak averaging), evaluated beside the raw ones: the better is kept.
 
 After optimizer step t = 0, 1, 2 …, with θ the raw and θ̄ the averaged weights:
 
     θ̄ ← β_t·θ̄ + (1 − β_t)·θ        β_t = min(β, (1 + t) / (10 + t))
 
-θ̄ starts as the weights that training starts from. The warm-up of the decay corrects that bias: it lets the average
-forget its start within the first steps, however large β is. What does not learn stays exactly as it is.
+θ̄ starts as the weights that training starts from, probed heads included. The warm-up of the decay corrects that bias:
+it lets the average forget its start within the first steps, however large β is. What does not learn stays exactly as
+it is.
+
+At every evaluation both are candidates for best/ and best-TASK/; of equal ones the raw weights are taken.
+best-averaged/ is the best of the averaged ones alone.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.runs.run import evaluate_with_progress
 from manyheads.storage.files import restore_folder
+from manyheads.training.best_models import AVERAGED, RAW
 from manyheads.training.datasets import Datasets, of_model
 from manyheads.training.state import PlainState, Stateful
 
@@ -38,8 +43,12 @@ class WeightAverage:
 
     def __init__(self, module: nn.Module, decay: float) -> None:
         self.module, self.decay = module, decay
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with the weights as they are now."""
         self.steps = 0  # that were averaged
-        self.averages = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
+        self.averages = {name: parameter.detach().clone() for name, parameter in self.module.named_parameters()}
 
     @torch.no_grad()
     def update(self) -> None:
@@ -115,6 +124,20 @@ class WeightAveraging:
             with self.average.applied():
                 about = {**about, "average_weights": self.average.decay}
                 save_model(self.folder, self.model, encoder_folder, about, evaluation.calibration)
+
+    @contextmanager
+    def candidate(self, weights: str) -> Iterator[dict[str, Any]]:
+        """Within the block the model has the raw or the averaged weights; gives what a model folder says of them."""
+        if weights == RAW:
+            yield {"weights": RAW}
+            return
+        with self.average.applied():
+            yield {"weights": AVERAGED, "average_weights": self.average.decay}
+
+    def describe_best(self, best: dict[str, Any]) -> str:
+        """For people: which weights best/ has."""
+        chosen = f"best/: {best.get('weights', RAW)} weights of step {best['step']:,}, overall {best['value']:.3f}"
+        return f"{chosen} (best averaged ones: {self.best.best_overall:.3f} at step {self.best.best_step:,})"
 
     def final_metrics(self, datasets: Datasets, recipe: Recipe, reporter: Reporter) -> dict[str, Any]:
         """best-averaged/ on all of dev."""

@@ -7,6 +7,7 @@ from manyheads.parts.regularisers.anchor import Anchor
 from manyheads.parts.regularisers.base import ForwardPass, Regulariser, divergence
 from manyheads.parts.regularisers.bregman import Bregman
 from manyheads.parts.regularisers.norms import L1, L2
+from manyheads.parts.regularisers.r_drop import RDrop
 from manyheads.parts.regularisers.smart import Smart
 
 
@@ -23,4 +24,15 @@ def build_regularisers(choices: Sequence[PartConfig], tasks: Sequence[str]) -> t
     return tuple(one for one in found if one.weight)
 
 
-__all__ = ["L1", "L2", "Anchor", "Bregman", "ForwardPass", "Regulariser", "Smart", "build_regularisers", "divergence"]
+__all__ = [
+    "L1",
+    "L2",
+    "Anchor",
+    "Bregman",
+    "ForwardPass",
+    "RDrop",
+    "Regulariser",
+    "Smart",
+    "build_regularisers",
+    "divergence",
+]

@@ -82,6 +82,12 @@ class ForwardPass:
         with masks, self.autocast():
             return [to_float32(output) for output in self.model.read(embedded, self.packed)]
 
+    def redrawn(self) -> list[Tensor]:
+        """The outputs of the same inputs once more, all dropout masks drawn anew, those of the embeddings too."""
+        with self.autocast():
+            embedded = self.model.embed(self.packed)
+        return self.read(embedded, same_masks=False)
+
     def again(self, weights: dict[str, Tensor]) -> list[Tensor]:
         """The outputs that the model would give with other weights, with the masks of the pass."""
         with rng_from(self.rng_before, self.embedded.device), self.autocast():
@@ -102,7 +108,7 @@ class Regulariser(nn.Module):
     """
 
     reads_examples: ClassVar[bool] = True
-    reruns: ClassVar[bool] = True  # whether it runs the pass again, so that equal inputs must not be merged in it
+    reruns: ClassVar[bool] = True  # whether its own passes change inputs one by one: equal ones must not be merged then
     reads_states: ClassVar[bool] = False  # whether it reads the last layer's states of all tokens
     name: str = ""  # as recipes call it
 

@@ -81,6 +81,7 @@ def _lead(facts: RunFacts) -> dict[str, Any]:
         "folder": facts.folder,
         "headline": None,
         "overall": "",
+        "weights": describe_weights(facts.metrics.get("model", {})),
         "findings": [*_sharing(task_headlines), *find_problems(facts, task_headlines)],
         "nothing_found": "",
     }
@@ -100,6 +101,13 @@ def _encoder_name(recipe: Recipe) -> str:
     extended = Path(recipe.extends)
     name = extended.parent.name if extended.name.startswith("best") else extended.name
     return f"that of {name}, frozen"
+
+
+def describe_weights(about: dict[str, Any]) -> str:
+    """Which weights best/ has, where averaged ones were a candidate too."""
+    if "weights" not in about:
+        return ""
+    return f"best/ has the {about['weights']} weights of step {about['step']:,} (training.average_weights)."
 
 
 def _headline_rows(task_headlines: list[Headline]) -> list[dict[str, object]]:
