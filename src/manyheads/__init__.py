@@ -21,6 +21,7 @@ _PUBLIC = {
     "ManyHeads": "manyheads.model.multitask",
     "train": "manyheads.training.loop",
     "resume": "manyheads.training.loop",
+    "distill": "manyheads.distilling.distill",
     "Predictor": "manyheads.inference.predictor",
     "Run": "manyheads.runs.run",
     "create_app": "manyheads.runs.served",
@@ -36,6 +37,7 @@ __all__ = [
     "Task",
     "UserError",
     "create_app",
+    "distill",
     "load_recipe",
     "parts",
     "register",
@@ -45,6 +47,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from manyheads.config.recipe import Recipe
+    from manyheads.distilling.distill import distill
     from manyheads.errors import UserError
     from manyheads.inference.predictor import Predictor
     from manyheads.model.multitask import ManyHeads

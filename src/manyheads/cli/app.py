@@ -40,7 +40,7 @@ def options(
 
 
 COMMANDS = (  # in the order of --help
-    *(train.train, train.pretrain, train.resume),
+    *(train.train, train.distill, train.pretrain, train.resume),
     *(predict.evaluate, predict.predict),
     *(inspect.recipes, inspect.parts),
     *(report.conflicts, report.report),

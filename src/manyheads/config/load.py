@@ -108,6 +108,9 @@ def _validate(content: dict[str, Any], locations: SourceLocations, base: Path) -
         recipe.encoder.name = str(encoder)
     if recipe.init is not None:
         recipe.init = str(_folder(base, locations, ("init",), recipe.init))
+    for task, folders in recipe.teachers.items():
+        key: KeyPath = ("teachers",) if ("teachers",) in locations.overridden else ("teachers", task)
+        recipe.teachers[task] = [str(_folder(base, locations, key, folder)) for folder in folders]
     return recipe
 
 

@@ -45,7 +45,19 @@ def train(
             f"{recipe.location('init')}: a run cannot overwrite the run it starts from; change `name`.",
             "overwrites-init",
         )
+    if overwrite and any(folder.resolve() in (path, *path.parents) for path in _teacher_paths(recipe)):
+        raise UserError(
+            f"{recipe.location('teachers')}: a run cannot overwrite its own teacher; change `name`.",
+            "overwrites-teacher",
+        )
     return _train(recipe, folder, Reporter(quiet), overwrite)
+
+
+def _teacher_paths(recipe: Recipe) -> list[Path]:
+    paths = []
+    for folders in recipe.teachers.values():
+        paths += [Path(folder).resolve() for folder in folders]
+    return paths
 
 
 def resume(folder: str | Path, quiet: bool = False, take_lock: bool = False) -> Run:
@@ -67,6 +79,14 @@ def is_finished(run: Run) -> bool:
 
 
 def _train(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = False, take_lock: bool = False) -> Run:
+    train_to_end(recipe, folder, reporter, overwrite, take_lock).leave()
+    return Run(folder)
+
+
+def train_to_end(
+    recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = False, take_lock: bool = False
+) -> Processes:
+    """Train a run from its start, or from its last checkpoint; returns the processes, which are still together."""
     resuming = not overwrite and has_checkpoint(folder)
     setup = assemble(recipe, reporter, folder if resuming else None)
     trainer = Trainer(setup, folder)
@@ -74,8 +94,7 @@ def _train(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = F
         trainer.open(overwrite)
         run_steps(trainer, recipe.checkpoint.every_steps, setup.reporter, setup.processes)
         trainer.finish()
-    setup.processes.leave()
-    return Run(folder)
+    return setup.processes
 
 
 # --- the loop ----------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from manyheads.training.measured_budget import measure_budget, with_examples
 from manyheads.training.optim import build_optimizer
 from manyheads.training.schedule import Schedule, plan_schedule
 from manyheads.training.task_adamw import TaskAdamW
+from manyheads.training.teaching.teaching import Teaching, build_teaching
 from manyheads.training.warm_start import encoder_source, take_over_heads
 
 SHOWN_NAMES = 6
@@ -53,6 +54,7 @@ class Setup:
     optimizer: torch.optim.Optimizer
     backward: Backward
     heads_taken_over: set[str]  # tasks whose heads come from another run
+    teaching: Teaching | None  # what tasks learn from other models
 
     def rounds(self, step: int) -> list[Round]:
         """What a step trains on while no task is paused."""
@@ -81,17 +83,21 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
     refuse(list(regulariser_faults(recipe, model.tasks)), recipe)
     model.to(accelerator.device).train()
     datasets = _tokenise(recipe, loaded, tokenizer)
+    teaching = build_teaching(recipe, loaded, datasets.train)
     budget = recipe.training.budget
     if budget is not None and budget.minutes is not None:
         trial = _plan_schedule(with_examples(recipe, sum(map(len, datasets.train.values()))), model, datasets)
-        examples = measure_budget(recipe, model, datasets, trial, accelerator.autocast, processes)
+        examples = measure_budget(recipe, model, datasets, trial, accelerator.autocast, processes, teaching)
         reporter.say(f"budget: {budget.minutes:g} minutes are about {examples:,} examples on this machine")
         recipe = with_examples(recipe, examples)
     schedule = _plan_schedule(recipe, model, datasets)
     datasets.notes.extend(_truncation_notes(model, datasets))
+    if teaching is not None:
+        teaching.steps = schedule.steps
     layer_factors = _layer_factors(recipe, encoder.encoder.depth)
     optimizer = build_optimizer(model, recipe.training, schedule.scalarizers, layer_factors)
     backward = Backward(model, datasets.train, recipe.training.tokens_per_pass, accelerator.autocast, processes)
+    backward.teaching = teaching
     if any(phase.combination.loss_scale == "constant" for phase in schedule.phases):
         backward.constant_losses = constant_losses(model, datasets.train, recipe)
     if isinstance(optimizer, TaskAdamW):
@@ -110,6 +116,7 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
         optimizer=optimizer,
         backward=backward,
         heads_taken_over=heads_taken_over,
+        teaching=teaching,
     )
 
 
@@ -161,7 +168,16 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
         if recipe.evaluate.train_examples is not None:
             train_rows[name] = fixed_subset(splits["train"][name], recipe.evaluate.train_examples, recipe.seed)
     notes = [note for data in loaded.values() for note in data.notes]
-    return Datasets(splits["train"], splits["dev"], selection, selection_rows, splits["test"], train_rows, notes)
+    return Datasets(
+        splits["train"],
+        splits["dev"],
+        selection,
+        selection_rows,
+        splits["test"],
+        train_rows,
+        notes,
+        frozenset(name for name, data in loaded.items() if data.unlabelled_rows),
+    )
 
 
 def _plan_schedule(recipe: Recipe, model: ManyHeads, datasets: Datasets) -> Schedule:

@@ -46,6 +46,8 @@ from manyheads.training.state import (
     find_checkpoints,
 )
 from manyheads.training.summary import describe_run
+from manyheads.training.teaching.cost import describe_cost, distillation_cost
+from manyheads.training.teaching.teachers import LEFT_OUT
 from manyheads.training.weight_averaging import averaging_entries, build_averaging
 
 
@@ -63,6 +65,8 @@ class Trainer:
         self.log = RunLog(folder / LOG_FILE)
         self.cache = FrozenCache(model, setup.datasets, recipe.training, setup.reporter, setup.processes)
         self.data_fingerprints = setup.datasets.fingerprint()
+        if setup.teaching:
+            self.data_fingerprints |= setup.teaching.fingerprints()
         self.machine = machine_facts(recipe, setup.processes)
         self.progress, self.best, self.pausing = Progress(), BestModels(), PausedTasks()
         self.conflicts = ConflictMeter(
@@ -101,6 +105,9 @@ class Trainer:
             reporter.say(line)
         for line in short_plan(self.model, self.datasets, self.schedule):
             reporter.say(f"  {line}")
+        if setup.teaching:
+            reporter.say(setup.teaching.describe())
+            setup.teaching.open(reporter, setup.processes)
 
     def start(self) -> None:
         if self.progress.step:
@@ -262,7 +269,7 @@ class Trainer:
 
     def _about(self, evaluation: Evaluation) -> dict[str, Any]:
         """What a model folder says of itself: which step, and the figures on which best/ and best-TASK/ are chosen."""
-        return {
+        about = {
             "run": self.recipe.name,
             "step": self.progress.step,
             "epoch": self.schedule.epochs_begun(self.progress.step),
@@ -270,6 +277,10 @@ class Trainer:
             "metrics": evaluation.metrics,
             "overall": evaluation.overall,
         }
+        folds = {name: settings.leave_out for name, settings in self.recipe.tasks.items() if settings.leave_out}
+        if folds:
+            about[LEFT_OUT] = {name: fold.model_dump() for name, fold in folds.items()}
+        return about
 
     # --- the log ---------------------------------------------------------------------------------------------------
 
@@ -296,6 +307,8 @@ class Trainer:
             record["surgery"] = result.weights  # what the aggregator did
         if result.terms:
             record["regularise"] = result.terms
+        if self.setup.teaching:
+            record["gold_share"] = self.setup.teaching.gold_share(step)
         record |= self.schedule.change_at(step)  # a new phase or epoch, with what it changes
         if step == phase.first:
             record["learning_rates"] = relative_rates(self.setup.optimizer, phase.peak)
@@ -344,6 +357,8 @@ class Trainer:
         end = {"event": "end", "dev": dev, "notes": self.datasets.notes}
         if test:
             metrics["test"] = end["test"] = test
+        if "cost" in metrics:
+            reporter.say(describe_cost(metrics["cost"]))
         self.write_log(end)
         write_tasks(self.folder, model.tasks)  # calibrated, as those are whose predictions a report shows
         write_text(self.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
@@ -364,6 +379,8 @@ class Trainer:
             "data": self.data_fingerprints,
             "majority": majority_baseline(self.datasets, self.recipe),
         }
+        if self.setup.teaching:
+            metrics["cost"] = distillation_cost(self.setup.teaching, self.progress)
         if self.averaging:
             metrics["averaged"] = self.averaging.final_metrics(self.datasets, self.recipe, self.setup.reporter)
         frozen = baseline_of(self.log)
