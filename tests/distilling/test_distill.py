@@ -146,7 +146,7 @@ def test_out_of_fold_teachers_predict_what_they_have_not_seen_and_texts_without_
     run = distill(settings(tmp_path, toy_encoder, name="folds", **changes), quiet=True)
     setup = assemble(load_recipe(run.folder / "recipe.yaml"), Reporter(quiet=True))
     assert setup.teaching is not None
-    setup.teaching.open(setup.reporter, setup.processes)
+    setup.teaching.open(setup.schedule.steps, setup.reporter, setup.processes)
     texts = setup.datasets.train["mood"].examples.texts[0].to_pylist()
     assert texts[-2:] == ["the d was good", "the e was dull"]
     assert run.metrics["examples_seen"]["mood"] == len(texts), "they are trained on"

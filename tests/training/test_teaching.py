@@ -43,7 +43,7 @@ def teaching(
         predictions.append(Prediction(teacher, train, np.arange(len(labels)), 100))
         answers.append(TeacherPredictions(teacher, np.array(values, dtype=np.float32), 0.0))
     made = Teaching(DistillSettings(**settings), {task.name: predictions})
-    made.told, made.steps = {task.name: answers}, 5
+    made.answers, made.steps = {task.name: answers}, 5
     return made
 
 

@@ -30,8 +30,8 @@ def plan_teachers(recipe: Recipe) -> dict[str, list[Recipe]]:
 
 def missing_teachers(recipe: Recipe) -> list[str]:
     """The tasks that teachers are made for."""
-    wanted = recipe.distill.tasks or recipe.training.active_tasks or list(recipe.tasks)
-    return [task for task in wanted if task not in recipe.teachers]
+    tasks = recipe.distill.tasks or recipe.training.active_tasks or list(recipe.tasks)
+    return [task for task in tasks if task not in recipe.teachers]
 
 
 def teacher_seeds(recipe: Recipe) -> range:

@@ -92,8 +92,6 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
         recipe = with_examples(recipe, examples)
     schedule = _plan_schedule(recipe, model, datasets)
     datasets.notes.extend(_truncation_notes(model, datasets))
-    if teaching is not None:
-        teaching.steps = schedule.steps
     layer_factors = _layer_factors(recipe, encoder.encoder.depth)
     optimizer = build_optimizer(model, recipe.training, schedule.scalarizers, layer_factors)
     backward = Backward(model, datasets.train, recipe.training.tokens_per_pass, accelerator.autocast, processes)

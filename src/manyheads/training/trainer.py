@@ -107,7 +107,7 @@ class Trainer:
             reporter.say(f"  {line}")
         if setup.teaching:
             reporter.say(setup.teaching.describe())
-            setup.teaching.open(reporter, setup.processes)
+            setup.teaching.open(self.steps, reporter, setup.processes)
 
     def start(self) -> None:
         if self.progress.step:
@@ -269,7 +269,7 @@ class Trainer:
 
     def _about(self, evaluation: Evaluation) -> dict[str, Any]:
         """What a model folder says of itself: which step, and the figures on which best/ and best-TASK/ are chosen."""
-        about = {
+        description = {
             "run": self.recipe.name,
             "step": self.progress.step,
             "epoch": self.schedule.epochs_begun(self.progress.step),
@@ -279,8 +279,8 @@ class Trainer:
         }
         folds = {name: settings.leave_out for name, settings in self.recipe.tasks.items() if settings.leave_out}
         if folds:
-            about[LEFT_OUT] = {name: fold.model_dump() for name, fold in folds.items()}
-        return about
+            description[LEFT_OUT] = {name: fold.model_dump() for name, fold in folds.items()}
+        return description
 
     # --- the log ---------------------------------------------------------------------------------------------------
 

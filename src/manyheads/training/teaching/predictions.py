@@ -78,11 +78,11 @@ class Prediction:
         writer.notes["seconds"] = time.monotonic() - began
 
 
-def average(told: list[TeacherPredictions], rows: np.ndarray, task: Task) -> np.ndarray:
+def average(answers: list[TeacherPredictions], rows: np.ndarray, task: Task) -> np.ndarray:
     """The mean over the teachers of each row, as the task's own predictions are: [rows, classes] or [rows], float64."""
     predictions = []
-    for source in told:
-        own = source.predictions[rows].astype(np.float64)
-        predictions.append(task.kind.taught_by(own, source.teacher.task, task))
+    for answer in answers:
+        in_their_order = answer.predictions[rows].astype(np.float64)
+        predictions.append(task.kind.taught_by(in_their_order, answer.teacher.task, task))
     mean: np.ndarray = np.nanmean(np.stack(predictions), axis=0)
     return mean

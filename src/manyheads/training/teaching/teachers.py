@@ -57,9 +57,9 @@ def open_teachers(recipe: Recipe, loaded: dict[str, TaskData]) -> dict[str, list
     return teachers
 
 
-def model_folder(recipe: Recipe, task: str, named: str) -> Path:
+def model_folder(recipe: Recipe, task: str, teacher: str) -> Path:
     """The model of a run, or of a model folder, that a recipe names as a teacher."""
-    folder, location = Path(named), recipe.location("teachers", task)
+    folder, location = Path(teacher), recipe.location("teachers", task)
     if is_model_folder(folder):
         return folder
     model = folder / "best"
@@ -89,10 +89,10 @@ def rows_asked(teacher: Teacher, data: TaskData) -> np.ndarray:
     """The rows of train that a teacher predicts: all, or of labelled ones the fold that it was not trained on."""
     if teacher.left_out is None:
         return np.arange(len(data.train))
-    asked = np.ones(len(data.train), dtype=bool)
+    mask = np.ones(len(data.train), dtype=bool)
     in_fold = _in_fold(teacher.left_out, data)
-    asked[: len(in_fold)] = in_fold
-    return np.flatnonzero(asked)
+    mask[: len(in_fold)] = in_fold
+    return np.flatnonzero(mask)
 
 
 def _in_fold(fold: Fold, data: TaskData) -> np.ndarray:
@@ -108,12 +108,12 @@ def _open(folder: Path, task: Task, location: str) -> Teacher:
         (name,) = tasks
     if name not in tasks:
         raise UserError(f"{location}: {folder} has no task '{name}'.{nearest(name, tasks)}", NOT_FITTING)
-    own = replace(tasks[name], temperature=1.0, thresholds=())
-    return Teacher(folder, own, _left_out(folder, content.about, name))
+    uncalibrated = replace(tasks[name], temperature=1.0, thresholds=())
+    return Teacher(folder, uncalibrated, _left_out(folder, content.about, name))
 
 
-def _left_out(folder: Path, about: dict[str, Any], name: str) -> Fold | None:
-    folds = about.get(LEFT_OUT, {})
+def _left_out(folder: Path, description: dict[str, Any], name: str) -> Fold | None:
+    folds = description.get(LEFT_OUT, {})
     try:
         return Fold.model_validate(folds[name]) if name in folds else None
     except (ValidationError, TypeError):
@@ -142,12 +142,12 @@ def _unlabelled_faults(recipe: Recipe) -> Iterator[Fault]:
 def _uncovered_faults(teachers: dict[str, list[Teacher]], loaded: dict[str, TaskData]) -> Iterator[Fault]:
     """Where all teachers of a task were trained without a fold, every row must be in one of these folds."""
     for name, task_teachers in teachers.items():
-        asked = np.zeros(len(loaded[name].train), dtype=bool)
+        covered = np.zeros(len(loaded[name].train), dtype=bool)
         for teacher in task_teachers:
-            asked[rows_asked(teacher, loaded[name])] = True
-        if not asked.all():
+            covered[rows_asked(teacher, loaded[name])] = True
+        if not covered.all():
             reason = (
-                f"{int((~asked).sum()):,} of {len(asked):,} train rows are in a fold that no teacher was trained "
+                f"{int((~covered).sum()):,} of {len(covered):,} train rows are in a fold that no teacher was trained "
                 "without; name the teachers of all folds."
             )
             yield Fault(("teachers", name), reason, "rows-without-teacher")

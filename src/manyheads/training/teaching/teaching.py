@@ -39,14 +39,15 @@ class Teaching:
 
     def __init__(self, settings: DistillSettings, predictions: dict[str, list[Prediction]]) -> None:
         self.settings = settings
-        self.steps = 1  # of the whole training, once it is planned
         self.predictions = predictions  # task → who predicts what
-        self.told: dict[str, list[TeacherPredictions]] = {}  # task → what they predicted, once `open` has been called
+        self.steps = 1  # of the whole training; this and the next once `open` has been called
+        self.answers: dict[str, list[TeacherPredictions]] = {}  # task → what its teachers predicted
 
-    def open(self, reporter: Reporter, processes: Processes) -> None:
-        """Have all that teachers predict at hand: computed now where it is not in the cache."""
+    def open(self, steps: int, reporter: Reporter, processes: Processes) -> None:
+        """Have all that teachers predict at hand for a training: computed now where it is not in the cache."""
+        self.steps = steps
         for task, predictions in self.predictions.items():
-            self.told[task] = [prediction.read(reporter, processes) for prediction in predictions]
+            self.answers[task] = [prediction.read(reporter, processes) for prediction in predictions]
 
     def __contains__(self, task: str) -> bool:
         return task in self.predictions
@@ -60,7 +61,7 @@ class Teaching:
         no_label = ~labelled.view(-1, *[1] * (labels.ndim - 1))
         labels = labels.masked_fill(no_label, 0)  # any label will do where it counts for nothing
         share = labelled.to(outputs) * self.gold_share(step)
-        if not self.told or bool((share == 1).all()):  # steps may be timed before the teachers are asked
+        if not self.answers or bool((share == 1).all()):  # steps may be timed before the teachers are asked
             return loss(outputs, labels)
         temperature = self.settings.temperature if self._train(task).task.kind.has_classes else 1.0
         taught = temperature**2 * loss.soft(outputs / temperature, self.targets(task, rows).to(outputs))
@@ -71,7 +72,7 @@ class Teaching:
     def targets(self, task: str, rows: list[int]) -> Tensor:
         """What the teachers predict of some train rows, as the task's loss reads it."""
         student = self._train(task).task
-        mean = average(self.told[task], np.array(rows, dtype=np.int64), student)
+        mean = average(self.answers[task], np.array(rows, dtype=np.int64), student)
         softened = student.kind.soften(mean, self.settings.temperature)
         return torch.from_numpy(np.ascontiguousarray(student.kind.targets(softened, student)))
 
@@ -93,7 +94,7 @@ class Teaching:
     @property
     def seconds(self) -> float:
         """What predicting took, when it was done."""
-        return sum(told.seconds for predictions in self.told.values() for told in predictions)
+        return sum(answer.seconds for answers in self.answers.values() for answer in answers)
 
     def fingerprints(self) -> dict[str, str]:
         """'TASK teachers' → a hash that changes with any of them, and with the rows that they predict."""
