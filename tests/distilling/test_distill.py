@@ -219,6 +219,11 @@ def test_a_fold_without_a_teacher_and_a_run_that_has_changed_are_refused(
     with pytest.raises(UserError) as fault:
         distill(settings(distilled, toy_encoder, seed=0, evaluate={"max_examples": 2}), quiet=True)
     assert fault.value.code == "run-changed"
+    shutil.copytree(distilled / "runs" / "toy", tmp_path / "toy")  # which no distillation has begun there
+    with pytest.raises(UserError) as fault:
+        distill(settings(distilled, toy_encoder, output=str(tmp_path)), quiet=True)
+    assert fault.value.code == "run-exists"
+    assert not (tmp_path / "toy-teachers").exists(), "it is said before any teacher is trained"
     output = str(distilled / "runs" / "toy-teachers")
     itself = settings(distilled, toy_encoder, name="mood-0", output=output, teachers=teachers_of(distilled))
     with pytest.raises(UserError) as fault:

@@ -76,3 +76,12 @@ def test_a_length_that_is_not_one_of_passes_is_refused(toy_recipe: ToyRecipe) ->
     assert fault.value.code == "conflicting-options"
     with pytest.raises(UserError, match="there are 2 folds, found number 3"):
         load_recipe(toy_recipe(tasks={"mood": {"train": "mood.csv", "leave_out": {"number": 3, "of": 2}}}))
+
+
+def test_teachers_are_named_beside_the_recipe_or_where_the_user_stands(
+    toy_recipe: ToyRecipe, recipe_file: Callable[..., Path], toy_data: Path
+) -> None:
+    file = recipe_file(teachers={"mood": "runs/a", "near": ["runs/b", "runs/c"]})
+    assert load_recipe(file).teachers["near"] == [str(toy_data / "runs" / "b"), str(toy_data / "runs" / "c")]
+    assert load_recipe(file, {"teachers.mood": "runs/d"}).teachers["mood"] == [str(Path.cwd() / "runs" / "d")]
+    assert list(load_recipe(file, {"tasks": ["near"]}).teachers) == ["near"], "a task that is left out has none"

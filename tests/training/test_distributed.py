@@ -258,6 +258,7 @@ def taught_recipe(folder: Path, encoder: Path) -> dict[str, Any]:
         "encoder": {"name": str(encoder), **STILL},
         "tasks": {"mood": mood, "near": near},
         "sampler": "proportional",
+        "combine": "pcgrad",
         "training": {"epochs": 1, "accumulate": 2, **SMOOTH},
         "teachers": {"mood": str(folder / "runs" / "teacher")},
         "distill": {"temperature": 2.0},

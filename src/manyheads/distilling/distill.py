@@ -24,13 +24,13 @@ from manyheads.runs.run import Run
 from manyheads.storage.files import write_text
 from manyheads.studies.identity import run_identity
 from manyheads.tasks.compatibility import refuse
-from manyheads.tasks.load import load_tasks
 from manyheads.tasks.resolve import load_recipe
 from manyheads.tasks.teacher_faults import taught_faults
 from manyheads.training.device import start_accelerator
 from manyheads.training.distributed import Processes, join_processes
 from manyheads.training.loop import is_finished, train_to_end
 from manyheads.training.run_folder import check_free, checkpoints_of
+from manyheads.training.setup import assemble
 from manyheads.training.teaching.cost import describe_cost
 
 State = Literal["new", "unfinished", "finished", "changed"]
@@ -97,9 +97,12 @@ class _Distillation:
 
     def _refuse_early(self) -> None:
         """What would stop the student, before any teacher is trained."""
-        loaded = load_tasks(self.recipe)
-        taught = dict.fromkeys([*self.recipe.teachers, *missing_teachers(self.recipe)])
-        refuse(list(taught_faults(loaded[name].task for name in taught)), self.recipe)
+        recipe = self.recipe
+        if not (self.folder / "student.json").is_file():
+            check_free(recipe.folder, self.overwrite, is_run=(recipe.folder / "recipe.yaml").is_file())
+        tasks = {name: settings.model_copy(update={"unlabelled": None}) for name, settings in recipe.tasks.items()}
+        setup = assemble(recipe.model_copy(update={"tasks": tasks}), Reporter(quiet=True))
+        refuse(list(taught_faults(setup.model.tasks[name] for name in missing_teachers(recipe))), recipe)
 
     def _finish(self, recipe: Recipe, name: str, anew: bool = False) -> bool:
         """Train a run, or go on with it; False where it is finished already. `anew`: even then."""

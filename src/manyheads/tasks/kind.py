@@ -167,7 +167,8 @@ class Kind(ABC):
     def why_not_taught_by(self, teacher: Task, task: Task) -> str | None:
         """Why the predictions of a teacher, a task of another model, cannot be this task's; None where they can."""
         theirs = teacher.kind
-        if (theirs.has_classes, theirs.exclusive) != (self.has_classes, self.exclusive):
+        features = (theirs.has_classes, theirs.exclusive, theirs.per_word)
+        if features != (self.has_classes, self.exclusive, self.per_word):
             return f"it is {theirs.called} there and {self.called} here"
         if len(teacher.columns.text) != len(task.columns.text):
             return f"it reads {_texts(teacher)} there and {_texts(task)} here"

@@ -174,8 +174,12 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
         splits["test"],
         train_rows,
         notes,
-        frozenset(name for name, data in loaded.items() if data.unlabelled_rows),
+        _with_unlabelled_rows(loaded),
     )
+
+
+def _with_unlabelled_rows(loaded: dict[str, TaskData]) -> frozenset[str]:
+    return frozenset(name for name, data in loaded.items() if data.unlabelled_rows)
 
 
 def _plan_schedule(recipe: Recipe, model: ManyHeads, datasets: Datasets) -> Schedule:

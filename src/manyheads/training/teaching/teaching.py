@@ -113,9 +113,11 @@ class Teaching:
 
 def build_teaching(recipe: Recipe, loaded: dict[str, TaskData], train: dict[str, TaskTokens]) -> Teaching | None:
     """The teaching of a recipe, checked but not yet opened; None where no task has teachers."""
-    teachers = open_teachers(recipe, loaded)
+    active = recipe.training.active_tasks or list(loaded)
     predictions: dict[str, list[Prediction]] = {}
-    for task, task_teachers in teachers.items():
+    for task, task_teachers in open_teachers(recipe, loaded).items():
+        if task not in active:
+            continue
         predictions[task] = []
         for teacher in task_teachers:
             rows = rows_asked(teacher, loaded[task])
