@@ -23,6 +23,7 @@ _PUBLIC = {
     "resume": "manyheads.training.loop",
     "extend": "manyheads.training.loop",
     "average": "manyheads.training.soup",
+    "distill": "manyheads.distilling.distill",
     "Predictor": "manyheads.inference.predictor",
     "Run": "manyheads.runs.run",
     "create_app": "manyheads.runs.served",
@@ -39,6 +40,7 @@ __all__ = [
     "UserError",
     "average",
     "create_app",
+    "distill",
     "extend",
     "load_recipe",
     "parts",
@@ -49,6 +51,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from manyheads.config.recipe import Recipe
+    from manyheads.distilling.distill import distill
     from manyheads.errors import UserError
     from manyheads.inference.predictor import Predictor
     from manyheads.model.multitask import ManyHeads

@@ -137,8 +137,8 @@ training:
     )
     assert sorted(faults(file), key=lambda line: int(line.split(":")[1])) == [
         "mine.yaml:2: encodr: unknown key. Did you mean 'encoder'? Known: checkpoint, combine, data, defaults, "
-        "description, encoder, evaluate, extends, imports, init, name, output, phases, pretrain, regularise, report, "
-        "sampler, seed, tasks, trackers, training.",
+        "description, distill, encoder, evaluate, extends, imports, init, name, output, phases, pretrain, regularise, "
+        "report, sampler, seed, tasks, teachers, trackers, training.",
         "mine.yaml:6: tasks.near.train.fil: unknown key. Did you mean 'file'? Known: columns, config, demo, "
         "file, format, hub, optional, quoting, revision, split.",
         "mine.yaml:8: tasks.near.batch_size: Input should be greater than or equal to 1 (found 0)",

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 
 from command import check_refused, manyheads
 from conftest import made_once, toy_settings, write_toy_data
+from manyheads import load_recipe, train
 from manyheads.parts.samplers import Batch
 from manyheads.training.distributed import Processes
 
@@ -55,7 +56,7 @@ def run_twice(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def trained_by_two(tmp_path_factory: pytest.TempPathFactory, toy_encoder: Path) -> Path:
-    """The runs 'left' and one for each of SURGERY, trained in two processes that are started once."""
+    """The runs 'left', 'taught' and one for each of SURGERY, trained in two processes that are started once."""
 
     def make(folder: Path) -> None:
         write_toy_data(folder)
@@ -63,6 +64,8 @@ def trained_by_two(tmp_path_factory: pytest.TempPathFactory, toy_encoder: Path) 
         recipes = [{**toy_settings(folder, toy_encoder), **stopped_recipe(toy_encoder), "name": "left"}]
         for how in SURGERY:
             recipes.append({**toy_settings(folder, toy_encoder), **conflict_recipe(how, toy_encoder), "name": how})
+        recipes.append({**toy_settings(folder, toy_encoder), **stopped_recipe(toy_encoder), "name": "teacher"})
+        recipes.append(taught_recipe(folder, toy_encoder))
         (folder / "recipes.json").write_text(json.dumps(recipes))
         (folder / "train_all.py").write_text(TRAIN_ALL)
         result = run_twice(str(folder / "train_all.py"), str(folder / "recipes.json"))
@@ -242,3 +245,36 @@ def test_a_three_way_conflict_is_settled_alike_in_two_processes(
             assert norms == pytest.approx(second["norms"][group], rel=1e-4)
     for name in ("model.safetensors", "combiner_state.safetensors", "optimizer.safetensors"):
         check_tensors(one, two, name)
+
+
+def taught_recipe(folder: Path, encoder: Path) -> dict[str, Any]:
+    """Two tasks, of which one has a teacher, who also knows the labels of texts without any."""
+    (folder / "more.csv").write_text("sentence\nthe film was great\nthe meal was poor\nthe hotel was dull\n")
+    mood = {"train": "mood.csv", "batch_size": 7, "head": {"dropout": 0}, "unlabelled": "more.csv"}
+    near = {"train": "near.tsv", "range": [0, 5], "batch_size": 5, "head": {"dropout": 0}}
+    return {
+        **toy_settings(folder, encoder),
+        "name": "taught",
+        "encoder": {"name": str(encoder), **STILL},
+        "tasks": {"mood": mood, "near": near},
+        "sampler": "proportional",
+        "combine": "pcgrad",
+        "training": {"epochs": 1, "accumulate": 2, **SMOOTH},
+        "teachers": {"mood": str(folder / "runs" / "teacher")},
+        "distill": {"temperature": 2.0},
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.numeric
+def test_two_processes_learn_from_teachers_what_one_does(
+    toy_encoder: Path, trained_by_two: Path, tmp_path: Path
+) -> None:
+    recipe = {**taught_recipe(trained_by_two, toy_encoder), "output": str(tmp_path)}
+    alone = train(load_recipe(recipe), quiet=True).folder
+    both = trained_by_two / "runs" / "taught"
+    for first, second in zip(log_of(alone, "step"), log_of(both, "step"), strict=True):
+        assert first["gold_share"] == second["gold_share"]
+        assert first["loss"] == pytest.approx(second["loss"], rel=1e-5)
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        check_tensors(alone, both, name)

@@ -42,7 +42,7 @@ def options(
 
 
 COMMANDS = (  # in the order of --help
-    *(train.train, extend, train.pretrain, train.resume),
+    *(train.train, train.distill, extend, train.pretrain, train.resume),
     average,
     *(predict.evaluate, predict.predict),
     *(inspect.recipes, inspect.parts),

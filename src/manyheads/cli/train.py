@@ -1,4 +1,4 @@
-"""Commands that train: train, pretrain, resume."""
+"""Commands that train: train, distill, pretrain, resume."""
 
 from __future__ import annotations
 
@@ -27,6 +27,22 @@ def train(
     from manyheads.training.loop import train as start_training
 
     run = start_training(read_recipe(recipe, overrides), overwrite=overwrite, quiet=quiet)
+    write_run_report(run, quiet)
+    print_metrics(run.metrics, as_json)
+
+
+def distill(
+    recipe: RecipeArgument,
+    overrides: Overrides = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train the single-task teachers that a recipe lacks, then the recipe on labels and their predictions."""
+    from manyheads.cli.run_report import write_run_report
+    from manyheads.distilling.distill import distill as start_distilling
+
+    run = start_distilling(read_recipe(recipe, overrides), overwrite=overwrite, quiet=quiet)
     write_run_report(run, quiet)
     print_metrics(run.metrics, as_json)
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from manyheads import registry
+from manyheads.config.distill import ONLY_FOR_THE_COMMAND
 from manyheads.config.keys import EACH, as_dumped, part_families, recipe_keys
 from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Recipe
@@ -25,7 +26,8 @@ FIRST_VERSION = "0.1"
 # keys that change no number, and those of data, which is known by its content
 NO_EFFECT = ("name", "description", "imports", "defaults", "pretrain", "checkpoint", "report", "trackers", "output")
 NO_EFFECT_IN_DATA = ("root",)
-NO_EFFECT_IN_TASKS = ("train", "dev", "test", *LAYOUT_KEYS, "predictions")
+NO_EFFECT_IN_DISTILL = ONLY_FOR_THE_COMMAND
+NO_EFFECT_IN_TASKS = ("train", "dev", "test", "unlabelled", *LAYOUT_KEYS, "predictions")
 
 Value = TypeVar("Value")
 
@@ -54,6 +56,7 @@ class Defaults:
 def code_settings() -> dict[str, Any]:
     """The code's defaults of all keys that may change a number."""
     without_effect = {*NO_EFFECT, *(f"data.{key}" for key in NO_EFFECT_IN_DATA)}
+    without_effect.update(f"distill.{key}" for key in NO_EFFECT_IN_DISTILL)
     without_effect.update(f"tasks.{EACH}.{key}" for key in NO_EFFECT_IN_TASKS)
     settings: dict[str, Any] = {}
     for key in recipe_keys():

@@ -112,6 +112,9 @@ def _validate(content: dict[str, Any], locations: SourceLocations, base: Path) -
     if recipe.extends is not None:
         recipe.extends = str(_folder(base, locations, ("extends",), recipe.extends))
         fill_from_model(recipe)
+    for task, folders in recipe.teachers.items():
+        key: KeyPath = ("teachers",) if ("teachers",) in locations.overridden else ("teachers", task)
+        recipe.teachers[task] = [str(_folder(base, locations, key, folder)) for folder in folders]
     return recipe
 
 

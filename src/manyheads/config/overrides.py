@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from manyheads.config.location import SourceLocations
-from manyheads.config.task import source_mapping
+from manyheads.config.task import SOURCE_KEYS, source_mapping
 from manyheads.config.yaml_file import RecipeLoader
 from manyheads.errors import UserError, nearest
 
@@ -116,7 +116,7 @@ def _set(content: Content, locations: SourceLocations, key: str, value: Any) -> 
             locations.overridden.add(path[:depth])
             inner = {}
         if isinstance(inner, str):  # `train: FILE`, `encoder: NAME` and `loss: NAME` are short for mappings
-            inner = source_mapping(inner) if step in ("train", "dev", "test") else {"name": inner}
+            inner = source_mapping(inner) if step in SOURCE_KEYS else {"name": inner}
         if not isinstance(inner, dict):
             raise UserError(
                 f"{locations.overrides_from}: {key}: '{step}' is not a mapping in {locations.file}.",

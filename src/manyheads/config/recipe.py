@@ -8,6 +8,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from manyheads.config.distill import DistillSettings, Teachers
 from manyheads.config.location import SourceLocations
 from manyheads.config.part import PartConfig, SamplerConfig
 from manyheads.config.task import TaskSettings
@@ -86,6 +87,10 @@ class Recipe(Model):
     """Stretches of training one after the other; by default one."""
     pretrain: PretrainSettings = PretrainSettings()
     """Further pre-training of the encoder, by `manyheads pretrain` alone."""
+    teachers: Teachers = {}
+    """Runs or model folders whose predictions a task learns from, beside its labels; a name, or a list to average."""
+    distill: DistillSettings = DistillSettings()
+    """What a task with teachers learns, and which teachers `manyheads distill` makes."""
     evaluate: EvaluateSettings = EvaluateSettings()
     """When and on what the model is evaluated."""
     checkpoint: CheckpointSettings = CheckpointSettings()

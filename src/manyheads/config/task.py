@@ -39,6 +39,7 @@ def _different_names(names: list[str]) -> list[str]:
 ColumnNames = Annotated[list[str], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_different_names)]
 FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "txt"]
 Quoting = Literal["csv", "none"]
+SOURCE_KEYS = ("train", "dev", "test", "unlabelled")  # a task's keys that name data
 LAYOUT_KEYS = ("columns", "format", "quoting")  # how a file is read; a task says it for all its files
 
 
@@ -118,6 +119,21 @@ class PredictionFile(Model):
         return value
 
 
+class Fold(Model):
+    """One of several parts of train, of about the same size; rows with equal texts are in one of them."""
+
+    number: int = Field(ge=1)
+    """Which one."""
+    of: int = Field(ge=2)
+    """How many there are."""
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Fold:
+        if self.number > self.of:
+            raise ValueError(f"there are {self.of} folds, found number {self.number}")
+        return self
+
+
 class TaskSettings(Model):
     """One task: which columns go in, which label comes out, and through which parts."""
 
@@ -127,6 +143,9 @@ class TaskSettings(Model):
     """Data to evaluate on; by default a share of train."""
     test: Sources | None = None
     """Data to predict at the end. Where it has labels, best/ is measured on them, once, when all else is decided."""
+    unlabelled: Sources | None = None
+    """Texts without labels, trained on as the task's `teachers` predict them; a label column, if there is one, is not
+    read. They count as examples of the task."""
     columns: ColumnNames | None = None
     """The columns' names in files without a header, for all the task's files; a source may say otherwise."""
     format: FileFormat | None = None
@@ -171,6 +190,8 @@ class TaskSettings(Model):
     """Train on at most so many rows, a random part that is the same for every seed."""
     max_dev: int | None = Field(None, ge=1)
     """Measure on at most so many rows of dev, a random part that is the same for every seed."""
+    leave_out: Fold | None = None
+    """Train without one fold of train: so a model is trained that can predict those rows as it would new ones."""
     layer_factors: LayerFactors | None = None
     """Factors on what this task sends to the encoder's layers, by default 1 everywhere; what they multiply
     training.layer_factors_on says."""

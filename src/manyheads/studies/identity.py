@@ -20,6 +20,7 @@ from manyheads.config.defaults import (
     FIRST_VERSION,
     NO_EFFECT,
     NO_EFFECT_IN_DATA,
+    NO_EFFECT_IN_DISTILL,
     NO_EFFECT_IN_TASKS,
     Defaults,
     code_options,
@@ -36,6 +37,7 @@ from manyheads.data.readers import find_file
 from manyheads.storage.files import file_sha256
 from manyheads.tasks.load import check_files
 from manyheads.tasks.part_defaults import FAMILIES, code_rules, is_own, open_cases
+from manyheads.training.teaching.teachers import teacher_fingerprints
 
 SPLITS = ("train", "dev")  # whose content decides a result
 AS_BEFORE = object()  # a value that version 0.1 would have had
@@ -50,6 +52,8 @@ def run_identity(recipe: Recipe) -> str:
     content["init"] = recipe.init and _folder_fingerprint(Path(recipe.init) / "best")
     if recipe.extends is not None:
         content["extends"] = _folder_fingerprint(model_folder(Path(recipe.extends)))
+    if recipe.teachers:
+        content["teachers"] = teacher_fingerprints(recipe)
     plugins = [fingerprint(Path(file)) for file in recipe.imports]
     text = json.dumps([__version__, content, _data_fingerprints(recipe), plugins], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -79,6 +83,8 @@ class _Settings:
             del content[key]
         for key in NO_EFFECT_IN_DATA:
             del content["data"][key]
+        for key in NO_EFFECT_IN_DISTILL:
+            del content["distill"][key]
         for task in content["tasks"].values():
             for key in NO_EFFECT_IN_TASKS:
                 del task[key]
@@ -159,8 +165,10 @@ def _data_fingerprints(recipe: Recipe) -> dict[str, list[Any]]:
     for name, task in recipe.tasks.items():
         for split in SPLITS:
             fingerprints[f"{name} {split}"] = [_source_fingerprint(source, recipe) for source in task.sources(split)]
-        if task.test:  # it may have labels, which are measured at the end
-            fingerprints[f"{name} test"] = [_source_fingerprint(source, recipe) for source in task.sources("test")]
+        for split in ("test", "unlabelled"):  # test may have labels, which are measured at the end
+            sources = task.sources(split)
+            if sources:
+                fingerprints[f"{name} {split}"] = [_source_fingerprint(source, recipe) for source in sources]
     return fingerprints
 
 

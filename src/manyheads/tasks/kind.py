@@ -162,6 +162,26 @@ class Kind(ABC):
         """The best prediction of one example that knows nothing but these labels of train; None where there is none."""
         return None
 
+    # --- teachers: predictions are a model's own, not calibrated -----------------------------------------------------
+
+    def why_not_taught_by(self, teacher: Task, task: Task) -> str | None:
+        """Why the predictions of a teacher, a task of another model, cannot be this task's; None where they can."""
+        theirs = teacher.kind
+        features = (theirs.has_classes, theirs.exclusive, theirs.per_word)
+        if features != (self.has_classes, self.exclusive, self.per_word):
+            return f"it is {theirs.called} there and {self.called} here"
+        if len(teacher.columns.text) != len(task.columns.text):
+            return f"it reads {_texts(teacher)} there and {_texts(task)} here"
+        return None
+
+    def taught_by(self, predictions: Predictions, teacher: Task, task: Task) -> Predictions:
+        """A teacher's predictions as this task would write them: classes by name, in this task's order."""
+        return predictions
+
+    def soften(self, predictions: Predictions, temperature: float) -> Predictions:
+        """Predictions at a temperature above 1 are less sure; numbers have none."""
+        return predictions
+
     # --- for people -----------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -171,6 +191,10 @@ class Kind(ABC):
     @abstractmethod
     def label_text(self, value: Any, task: Task) -> str:
         """One label's value as people read it."""
+
+
+def _texts(task: Task) -> str:
+    return "two texts" if task.pair else "one text"
 
 
 def find_kind(name: str) -> Kind:

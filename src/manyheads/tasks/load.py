@@ -9,13 +9,15 @@ import numpy as np
 
 from manyheads import registry
 from manyheads.config.recipe import Recipe
-from manyheads.config.task import Source, TaskSettings
+from manyheads.config.task import SOURCE_KEYS, Source, TaskSettings
 from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows
+from manyheads.data.folds import fold_of_rows
 from manyheads.data.hold_out import hold_out_rows
 from manyheads.data.labels import LabelReader
 from manyheads.data.readers import find_file, read_chunks
 from manyheads.data.recognise import recognise_columns
 from manyheads.data.table import Columns, Table
+from manyheads.data.unlabelled import append_unlabelled
 from manyheads.errors import UserError
 from manyheads.seeding import generator
 from manyheads.tasks.resolve import choose_reader, no_reader, resolve_task
@@ -41,6 +43,12 @@ class TaskData:
     test: Dataset | None
     row_group: str | None  # the name of its rows, where other tasks read the same ones
     notes: list[str]  # what the user should know of the data, one sentence each
+    unlabelled_rows: int = 0  # the last rows of train, which only teachers know anything of
+
+    @property
+    def rows_name(self) -> str:
+        """The name by which random parts of its rows are drawn."""
+        return self.row_group or self.task.name
 
 
 def load_tasks(recipe: Recipe) -> dict[str, TaskData]:
@@ -78,7 +86,8 @@ def same_rows(recipe: Recipe) -> dict[str, str]:
         text = _text_columns(recipe, settings)
         if text is not None:
             layouts = [source.layout for source in settings.sources("train")]
-            parts = (settings.id, settings.dev is None, settings.max_train, layouts)
+            taught = (settings.unlabelled, settings.leave_out)
+            parts = (settings.id, settings.dev is None, settings.max_train, layouts, taught)
             key = (_train_files(recipe, settings), *map(str, parts), *text)
             readers.setdefault(key, []).append(name)
     row_groups = {}
@@ -133,7 +142,7 @@ def _leaks(recipe: Recipe, row_groups: dict[str, str]) -> dict[str, str]:
 def check_files(recipe: Recipe) -> None:
     missing = []
     for name, settings in recipe.tasks.items():
-        for split in ("train", "dev", "test"):
+        for split in SOURCE_KEYS:
             for index, source in enumerate(getattr(settings, split) or []):
                 if _absent(source, recipe) and not source.optional:
                     location = recipe.location("tasks", name, split, index)
@@ -156,7 +165,7 @@ class _TaskLoader:
         self.root = Path(recipe.data.root or ".")
         self.skip_bad = (self.settings.bad_rows or recipe.data.bad_rows) == "skip"
         self.notes: list[str] = []
-        self.sources = {split: present_sources(recipe, name, split, self.notes) for split in ("train", "dev", "test")}
+        self.sources = {split: present_sources(recipe, name, split, self.notes) for split in SOURCE_KEYS}
         if not self.sources["train"]:
             raise UserError(f"{self._location('train')}: none of its optional files is there.", code="missing-file")
         self.columns = choose_columns(self.settings, self.sources["train"][0], self.root)
@@ -174,10 +183,17 @@ class _TaskLoader:
         train = self._part(train, self.settings.max_train, "train")
         dev = self._part(dev, self.settings.max_dev, "dev")
         train, select = self._hold_out_selection(train)
+        train = self._leave_out_fold(train)
         assert train.labels is not None
         task = resolve_task(self.recipe, self.name, self.columns, reader, train.labels[train.labelled], owner)
         self.notes += _imbalance(task)
-        return TaskData(task, train, dev, select, self._read_test(task, reader), self.row_group, self.notes)
+        test = self._read_test(task, reader)
+        labelled_rows = len(train)
+        if self.sources["unlabelled"]:
+            train = append_unlabelled(train, self._read_texts("unlabelled", task), reader)
+            self.notes.append(f"{self.name}: {len(train) - labelled_rows:,} texts without labels are for its teachers")
+        unlabelled_rows = len(train) - labelled_rows
+        return TaskData(task, train, dev, select, test, self.row_group, self.notes, unlabelled_rows)
 
     def _location(self, key: str) -> str:
         return self.recipe.location("tasks", self.name, key)
@@ -208,14 +224,20 @@ class _TaskLoader:
 
     def _read_test(self, task: Task, reader: LabelReader) -> Dataset | None:
         """With labels where all its files have them; else its texts alone."""
-        sources = self.sources["test"]
-        if not sources:
+        if not self.sources["test"]:
             return None
         test = self._label_test(reader)
         if test is None:
-            test = read_unlabelled(task, sources, self.root, "test", self._location("test"), self.skip_bad)
+            return self._read_texts("test", task)
         self._note_skipped("test", test)
         return test
+
+    def _read_texts(self, split: str, task: Task) -> Dataset:
+        """Without labels."""
+        sources = self.sources[split]
+        texts = read_unlabelled(task, sources, self.root, split, self._location(split), self.skip_bad)
+        self._note_skipped(split, texts)
+        return texts
 
     def _label_test(self, reader: LabelReader) -> Dataset | None:
         """None where the labels are not there, or say nothing: hidden ones are often written as −1."""
@@ -259,6 +281,19 @@ class _TaskLoader:
             self.notes.append(f"{self.name}: too few rows to hold some out, so its dev chooses checkpoints")
             return train, None
         return self._hold_out(train, "select", max(SELECTED_SHARE, min(MOST_SELECTED, USEFUL_SELECTED / len(train))))
+
+    def _leave_out_fold(self, train: Dataset) -> Dataset:
+        fold = self.settings.leave_out
+        if fold is None:
+            return train
+        kept = train.take(np.flatnonzero(fold_of_rows(train, fold.of, self.row_group or self.name) != fold.number - 1))
+        if not kept.labelled.any() or len(kept) == len(train):
+            raise UserError(
+                f"{self._location('leave_out')}: {len(train):,} rows are too few for {fold.of} folds.",
+                code="too-few-rows",
+            )
+        self.notes.append(f"{self.name}: {len(train) - len(kept):,} rows of train are left out (leave_out)")
+        return kept
 
     def _hold_out(self, dataset: Dataset, split: str, share: float) -> tuple[Dataset, Dataset]:
         """A text is on one side only. Tasks that read the same rows hold out the same ones: none trains on what

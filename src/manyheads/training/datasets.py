@@ -27,13 +27,15 @@ class Datasets:
         default_factory=dict
     )  # of train that are evaluated: evaluate.train_examples
     notes: list[str] = field(default_factory=list)  # what was noticed when the files were read
+    unlabelled: frozenset[str] = frozenset()  # tasks that also train on rows without a label, as teachers predict them
 
     @property
     def selects_on_dev(self) -> bool:
         return self.selection is self.dev
 
     def usable(self, rounds: list[Round], paused: Collection[str] = ()) -> list[Round]:
-        """The rounds without inactive and paused tasks, and without rows that have no label for their task."""
+        """The rounds without inactive and paused tasks, and without rows that have no label for their task, unless it
+        learns from those too."""
         usable_rounds = []
         for batches in rounds:
             usable_batches = []
@@ -50,7 +52,12 @@ class Datasets:
         data = self.train[batch.task]
         if data.row_group is None:
             return batch
-        return Batch(batch.task, batch.indices[data.examples.labelled[batch.indices]])
+        return Batch(batch.task, batch.indices[self.trained_on(batch.task)[batch.indices]])
+
+    def trained_on(self, task: str) -> np.ndarray:
+        """[rows] which train rows a task learns from: those with a label, or all where its teachers know the others."""
+        labelled = self.train[task].examples.labelled
+        return np.ones_like(labelled) if task in self.unlabelled else labelled
 
     def fingerprint(self) -> dict[str, str]:
         """'TASK SPLIT' → a hash that changes with any text or label."""

@@ -17,7 +17,13 @@ from manyheads.storage.files import restore_folder
 from manyheads.tasks.resolve import load_recipe
 from manyheads.training.distributed import Processes
 from manyheads.training.interrupt import stop_signals
-from manyheads.training.run_folder import check_free, checkpoints_of, has_checkpoint, locked_folder
+from manyheads.training.run_folder import (
+    check_free,
+    check_not_its_own_source,
+    checkpoints_of,
+    has_checkpoint,
+    locked_folder,
+)
 from manyheads.training.setup import assemble
 from manyheads.training.state import Progress, TrainingState
 from manyheads.training.trainer import Trainer
@@ -40,16 +46,8 @@ def train(
         raise UserError("overrides: this recipe is loaded already; give them to `load_recipe`.", code="bad-override")
     folder = recipe.folder
     check_free(folder, overwrite, is_run=(folder / "recipe.yaml").is_file())
-    if overwrite and recipe.init is not None and Path(recipe.init).resolve() == folder.resolve():
-        raise UserError(
-            f"{recipe.location('init')}: a run cannot overwrite the run it starts from; change `name`.",
-            "overwrites-init",
-        )
-    if overwrite and recipe.extends is not None and Path(recipe.extends).resolve().is_relative_to(folder.resolve()):
-        raise UserError(
-            f"{recipe.location('extends')}: a run cannot overwrite the run it extends; change `name`.",
-            "overwrites-extended",
-        )
+    if overwrite:
+        check_not_its_own_source(recipe)
     return _train(recipe, folder, Reporter(quiet), overwrite)
 
 
@@ -90,6 +88,14 @@ def is_finished(run: Run) -> bool:
 
 
 def _train(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = False, take_lock: bool = False) -> Run:
+    train_to_end(recipe, folder, reporter, overwrite, take_lock).leave()
+    return Run(folder)
+
+
+def train_to_end(
+    recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = False, take_lock: bool = False
+) -> Processes:
+    """Train a run from its start, or from its last checkpoint; returns the processes, which are still together."""
     resuming = not overwrite and has_checkpoint(folder)
     setup = assemble(recipe, reporter, folder if resuming else None)
     trainer = Trainer(setup, folder)
@@ -97,8 +103,7 @@ def _train(recipe: Recipe, folder: Path, reporter: Reporter, overwrite: bool = F
         trainer.open(overwrite)
         run_steps(trainer, recipe.checkpoint.every_steps, setup.reporter, setup.processes)
         trainer.finish()
-    setup.processes.leave()
-    return Run(folder)
+    return setup.processes
 
 
 # --- the loop ----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from manyheads.training.datasets import Datasets, batches_of
 from manyheads.training.distributed import Processes
 from manyheads.training.gradients.backward import Backward
 from manyheads.training.schedule import Schedule
+from manyheads.training.teaching.teaching import Teaching
 
 TIMED_STEPS = 6  # after one that warms up
 FORWARD_SHARE = 1 / 3  # of the time that training on an example takes, for predicting it
@@ -34,6 +35,7 @@ def measure_budget(
     schedule: Schedule,
     autocast: Callable[[], AbstractContextManager[None]],
     processes: Processes,
+    teaching: Teaching | None,
 ) -> int:
     """How many examples n fit into the minutes T: n·t + f·t·m = 0.95·T, at least one round.
 
@@ -43,7 +45,7 @@ def measure_budget(
     budget = recipe.training.budget
     assert budget is not None
     assert budget.minutes is not None
-    seconds_per_example = _time_steps(recipe, model, datasets, schedule, autocast, processes)
+    seconds_per_example = _time_steps(recipe, model, datasets, schedule, autocast, processes, teaching)
     seconds = PLANNED_SHARE * 60 * budget.minutes
     predicted = _predicted_examples(recipe, datasets, epochs=1)
     one_pass = sum(len(tokens) for tokens in datasets.train.values())
@@ -62,10 +64,12 @@ def _time_steps(
     schedule: Schedule,
     autocast: Callable[[], AbstractContextManager[None]],
     processes: Processes,
+    teaching: Teaching | None,
 ) -> float:
     """Seconds of a forward and backward pass, per example."""
     phase = schedule.phases[0]
     backward = Backward(model, datasets.train, recipe.training.tokens_per_pass, autocast, processes)
+    backward.teaching = teaching
     examples, seconds = 0, 0.0
     for step in range(min(1 + TIMED_STEPS, schedule.steps)):
         rounds = datasets.usable(schedule.rounds(step))

@@ -37,7 +37,7 @@ class TaskPlan:
     """How one task fares over the whole run."""
 
     task: str
-    examples: int  # labelled train rows
+    examples: int  # train rows that it learns from
     batch_size: int
     batches_per_pass: int
     batches: int  # in the whole run
@@ -162,20 +162,22 @@ def _count(model: ManyHeads, datasets: Datasets, schedule: Schedule) -> list[Tas
     examples = {name: int(counts.sum()) for name, counts in row_counts.items()}
     all_batches, all_examples = max(1, sum(batches.values())), max(1, sum(examples.values()))
     plans = []
-    for name, task in model.tasks.items():
+    for name in model.tasks:
         data, batch_size, counts = datasets.train[name], schedule.batch_sizes[name], row_counts[name]
+        trained_on = datasets.trained_on(name)
+        rows = int(trained_on.sum())
         plans.append(
             TaskPlan(
                 task=name,
-                examples=task.train_examples,
+                examples=rows,
                 batch_size=batch_size,
                 batches_per_pass=-(-len(data) // batch_size),
                 batches=batches[name],
                 batches_per_epoch=batches[name] / len(epoch_ends),
-                passes=examples[name] / task.train_examples,
-                passes_per_epoch=largest_epoch[name] / task.train_examples,
+                passes=examples[name] / rows,
+                passes_per_epoch=largest_epoch[name] / rows,
                 most_seen=int(counts.max()),
-                never_seen=int((counts[data.examples.labelled] == 0).sum()),
+                never_seen=int((counts[trained_on] == 0).sum()),
                 share_of_batches=batches[name] / all_batches,
                 share_of_examples=examples[name] / all_examples,
             )

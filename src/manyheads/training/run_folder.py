@@ -43,6 +43,19 @@ def check_free(folder: Path, overwrite: bool, is_run: bool) -> None:
         raise UserError(f"{folder}: not overwritten, because this command did not write it.", "not-a-run-folder")
 
 
+def check_not_its_own_source(recipe: Recipe) -> None:
+    """A run overwrites none of the models that it is made from."""
+    sources = [("init", recipe.init, "the run it starts from", "overwrites-init")]
+    sources.append(("extends", recipe.extends, "the run it extends", "overwrites-extended"))
+    for teacher_folders in recipe.teachers.values():
+        for teacher_folder in teacher_folders:
+            sources.append(("teachers", teacher_folder, "its own teacher", "overwrites-teacher"))
+    run_folder = recipe.folder.resolve()
+    for key, source, description, code in sources:
+        if source is not None and Path(source).resolve().is_relative_to(run_folder):
+            raise UserError(f"{recipe.location(key)}: a run cannot overwrite {description}; change `name`.", code)
+
+
 @contextmanager
 def locked_folder(folder: Path, processes: Processes, take_lock: bool = False) -> Iterator[None]:
     """Make the folder, and hold its lock within the block; of several processes the main one does."""

@@ -34,6 +34,7 @@ from manyheads.training.measured_budget import measure_budget, with_examples
 from manyheads.training.optim import build_optimizer
 from manyheads.training.schedule import Schedule, plan_schedule
 from manyheads.training.task_adamw import TaskAdamW
+from manyheads.training.teaching.teaching import Teaching, build_teaching
 from manyheads.training.warm_start import encoder_source, take_over_heads
 
 SHOWN_NAMES = 6
@@ -54,6 +55,7 @@ class Setup:
     optimizer: torch.optim.Optimizer
     backward: Backward
     heads_taken_over: set[str]  # tasks whose heads come from another run
+    teaching: Teaching | None  # what tasks learn from other models
 
     def rounds(self, step: int) -> list[Round]:
         """What a step trains on while no task is paused."""
@@ -84,10 +86,11 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
     refuse(list(regulariser_faults(recipe, model.tasks)), recipe)
     model.to(accelerator.device).train()
     datasets = _tokenise(recipe, loaded, tokenizer)
+    teaching = build_teaching(recipe, loaded, datasets.train)
     budget = recipe.training.budget
     if budget is not None and budget.minutes is not None:
         trial = _plan_schedule(with_examples(recipe, sum(map(len, datasets.train.values()))), model, datasets)
-        examples = measure_budget(recipe, model, datasets, trial, accelerator.autocast, processes)
+        examples = measure_budget(recipe, model, datasets, trial, accelerator.autocast, processes, teaching)
         reporter.say(f"budget: {budget.minutes:g} minutes are about {examples:,} examples on this machine")
         recipe = with_examples(recipe, examples)
     schedule = _plan_schedule(recipe, model, datasets)
@@ -95,6 +98,7 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
     layer_factors = _layer_factors(recipe, encoder.encoder.depth)
     optimizer = build_optimizer(model, recipe.training, schedule.scalarizers, layer_factors)
     backward = Backward(model, datasets.train, recipe.training.tokens_per_pass, accelerator.autocast, processes)
+    backward.teaching = teaching
     if any(phase.combination.loss_scale == "constant" for phase in schedule.phases):
         backward.constant_losses = constant_losses(model, datasets.train, recipe)
     if isinstance(optimizer, TaskAdamW):
@@ -113,6 +117,7 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
         optimizer=optimizer,
         backward=backward,
         heads_taken_over=heads_taken_over,
+        teaching=teaching,
     )
 
 
@@ -165,7 +170,20 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
         if recipe.evaluate.train_examples is not None:
             train_rows[name] = fixed_subset(splits["train"][name], recipe.evaluate.train_examples, recipe.seed)
     notes = [note for data in loaded.values() for note in data.notes]
-    return Datasets(splits["train"], splits["dev"], selection, selection_rows, splits["test"], train_rows, notes)
+    return Datasets(
+        splits["train"],
+        splits["dev"],
+        selection,
+        selection_rows,
+        splits["test"],
+        train_rows,
+        notes,
+        _with_unlabelled_rows(loaded),
+    )
+
+
+def _with_unlabelled_rows(loaded: dict[str, TaskData]) -> frozenset[str]:
+    return frozenset(name for name, data in loaded.items() if data.unlabelled_rows)
 
 
 def _plan_schedule(recipe: Recipe, model: ManyHeads, datasets: Datasets) -> Schedule:

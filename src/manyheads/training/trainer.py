@@ -50,6 +50,8 @@ from manyheads.training.state import (
     find_checkpoints,
 )
 from manyheads.training.summary import describe_run
+from manyheads.training.teaching.cost import describe_cost, distillation_cost
+from manyheads.training.teaching.teachers import LEFT_OUT
 from manyheads.training.weight_averaging import averaging_entries, build_averaging
 
 
@@ -67,6 +69,8 @@ class Trainer:
         self.log = RunLog(folder / LOG_FILE)
         self.cache = FrozenCache(model, setup.datasets, recipe.training, setup.reporter, setup.processes)
         self.data_fingerprints = setup.datasets.fingerprint()
+        if setup.teaching:
+            self.data_fingerprints |= setup.teaching.fingerprints()
         self.machine = machine_facts(recipe, setup.processes)
         self.progress, self.best, self.pausing = Progress(), BestModels(), PausedTasks()
         self.conflicts = ConflictMeter(
@@ -106,6 +110,9 @@ class Trainer:
             reporter.say(line)
         for line in short_plan(self.model, self.datasets, self.schedule):
             reporter.say(f"  {line}")
+        if setup.teaching:
+            reporter.say(setup.teaching.describe())
+            setup.teaching.open(self.steps, reporter, setup.processes)
 
     def start(self) -> None:
         if self.progress.step:
@@ -284,7 +291,7 @@ class Trainer:
 
     def _about(self, evaluation: Evaluation) -> dict[str, Any]:
         """What a model folder says of itself: which step, and the figures on which best/ and best-TASK/ are chosen."""
-        return {
+        description = {
             "run": self.recipe.name,
             "step": self.progress.step,
             "epoch": self.schedule.epochs_begun(self.progress.step),
@@ -292,6 +299,10 @@ class Trainer:
             "metrics": evaluation.metrics,
             "overall": evaluation.overall,
         }
+        folds = {name: settings.leave_out for name, settings in self.recipe.tasks.items() if settings.leave_out}
+        if folds:
+            description[LEFT_OUT] = {name: fold.model_dump() for name, fold in folds.items()}
+        return description
 
     # --- the log ---------------------------------------------------------------------------------------------------
 
@@ -318,6 +329,8 @@ class Trainer:
             record["surgery"] = result.weights  # what the aggregator did
         if result.terms:
             record["regularise"] = result.terms
+        if self.setup.teaching:
+            record["gold_share"] = self.setup.teaching.gold_share(step)
         record |= self.schedule.change_at(step)  # a new phase or epoch, with what it changes
         if step == phase.first:
             record["learning_rates"] = relative_rates(self.setup.optimizer, phase.peak)
@@ -366,6 +379,8 @@ class Trainer:
         end = {"event": "end", "dev": dev, "notes": self.datasets.notes}
         if test:
             metrics["test"] = end["test"] = test
+        if "cost" in metrics:
+            reporter.say(describe_cost(metrics["cost"]))
         self.write_log(end)
         # calibrated, as those are whose predictions a report shows; a model that was extended has others too
         write_tasks(self.folder, {name: model.tasks[name] for name in self.model.tasks})
@@ -389,6 +404,8 @@ class Trainer:
             "data": self.data_fingerprints,
             "majority": majority_baseline(self.datasets, self.recipe),
         }
+        if self.setup.teaching:
+            metrics["cost"] = distillation_cost(self.setup.teaching, self.progress)
         if self.averaging:
             metrics["averaged"] = self.averaging.final_metrics(self.datasets, self.recipe, self.setup.reporter)
         frozen = baseline_of(self.log)

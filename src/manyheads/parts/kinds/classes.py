@@ -50,6 +50,21 @@ class KindWithClasses(Kind):
             return sorted(labels)
         return sorted(labels, key=lambda label: (numbers[label] or 0.0, label))
 
+    def why_not_taught_by(self, teacher: Task, task: Task) -> str | None:
+        reason = super().why_not_taught_by(teacher, task)
+        if reason is not None:
+            return reason
+        lacks = [name for name in task.labels.names if name not in teacher.labels.names]
+        has_besides = [name for name in teacher.labels.names if name not in task.labels.names]
+        if lacks:
+            return f"it has no class {_named(lacks)} there"
+        if has_besides:
+            return f"it has the class {_named(has_besides)} there, which it has not here"
+        return None
+
+    def taught_by(self, predictions: np.ndarray, teacher: Task, task: Task) -> np.ndarray:
+        return predictions[:, [teacher.labels.names.index(name) for name in task.labels.names]]
+
     def summary(self, task: Task) -> str:
         shares = []
         for name, count in zip(task.labels.names, task.counts, strict=True):
@@ -58,6 +73,11 @@ class KindWithClasses(Kind):
         if len(shares) > SHOWN_CLASSES:
             more = f", … {len(shares) - SHOWN_CLASSES} more"
         return f"{self.name}, {len(shares)} classes: {', '.join(shares[:SHOWN_CLASSES])}{more}"
+
+
+def _named(classes: list[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in classes[:SHOWN_CLASSES])
+    return f"{shown}, …" if len(classes) > SHOWN_CLASSES else shown
 
 
 def clip_probabilities(predictions: np.ndarray) -> np.ndarray:

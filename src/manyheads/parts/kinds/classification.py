@@ -91,6 +91,10 @@ class Classification(KindWithClasses):
     def calibrate(self, predictions: np.ndarray, task: Task) -> np.ndarray:
         return apply_temperature(predictions, task.temperature)
 
+    def soften(self, predictions: np.ndarray, temperature: float) -> np.ndarray:
+        """p_c^(1/T) / Σ_k p_k^(1/T)"""
+        return apply_temperature(predictions, temperature)
+
     def constant_prediction(self, labels: np.ndarray, task: Task) -> np.ndarray:
         """The share of each class: the most frequent one is predicted."""
         return np.bincount(labels, minlength=len(task.labels.names)) / len(labels)

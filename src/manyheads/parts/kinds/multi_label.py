@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from manyheads.data.labels import NONE, BadLabel, LabelReader, LabelType, is_list, split_classes
-from manyheads.parts.kinds.calibration import THRESHOLD, fit_thresholds
+from manyheads.parts.kinds.calibration import THRESHOLD, apply_temperature, fit_thresholds
 from manyheads.parts.kinds.classes import KindWithClasses, clip_probabilities
 from manyheads.registry import register
 from manyheads.tasks.kind import Calibration, LabelDeclaration, LabelStatistics
@@ -107,6 +107,12 @@ class MultiLabel(KindWithClasses):
 
     def fit_calibration(self, predictions: np.ndarray, labels: np.ndarray, task: Task) -> Calibration:
         return {"thresholds": fit_thresholds(predictions, labels)}
+
+    def soften(self, predictions: np.ndarray, temperature: float) -> np.ndarray:
+        """σ(log(p/(1 − p)) / T) of each class on its own: with 1 − p, two classes of which one is right."""
+        both = np.stack([1 - predictions, predictions], axis=-1)
+        softened = apply_temperature(both.reshape(-1, 2), temperature)[:, 1]
+        return softened.reshape(predictions.shape)
 
     def constant_prediction(self, labels: np.ndarray, task: Task) -> np.ndarray:
         """How often each class is right."""

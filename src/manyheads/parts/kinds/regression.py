@@ -129,6 +129,13 @@ class Regression(Kind):
         """Mean squared error on the scale that the loss sees."""
         return float((((predictions - labels) / task.unit) ** 2).mean())
 
+    def why_not_taught_by(self, teacher: Task, task: Task) -> str | None:
+        reason = super().why_not_taught_by(teacher, task)
+        theirs, ours = teacher.labels.range, task.labels.range
+        if reason is None and theirs is not None and ours is not None and theirs != ours:
+            return f"its labels go from {theirs[0]:g} to {theirs[1]:g} there and from {ours[0]:g} to {ours[1]:g} here"
+        return reason
+
     def constant_prediction(self, labels: np.ndarray, task: Task) -> np.ndarray:
         return np.asarray(labels.mean())
 

@@ -26,6 +26,7 @@ class Loss:
 
     label_types: tuple[LabelType, ...] = ("class", "ordered class", "class set", "number")  # which it can read
     whole_batch = False  # whether an example's value depends on the others of its batch
+    reads_soft_targets = False  # whether it has `soft`, and so can learn what a teacher predicts
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -47,6 +48,14 @@ class Loss:
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Outputs [examples, outputs], labels [examples] → loss [examples]."""
+        raise NotImplementedError
+
+    def soft(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Outputs [examples, outputs], what a teacher predicts → loss [examples].
+
+        Σ_y q_y·loss(outputs, y) for a teacher's probabilities q [examples, classes], so that one who is certain gives a
+        label; for numbers the loss of the teacher's value [examples], on the task's `scale`.
+        """
         raise NotImplementedError
 
     def predict(self, outputs: Tensor) -> Tensor:

@@ -22,11 +22,13 @@ class CrossEntropy(Loss):
     ε (`label_smoothing`): how much of the target is spread over all classes; 0 by default.
     w (`class_weights`): 'balanced' gives N/(C·n_c), so that every class weighs the same in all; or a list in the
     order of the classes, or a map from class names; 1 by default.
+    Of a teacher's probabilities q: −Σ_c w_c·q_c·log p_c; they are soft already, so ε has no part in it.
     Relations: with two classes `binary-cross-entropy` does the same with one output; `ordinal-log-loss` knows that
     classes are in order; `dual-cross-entropy` pushes each wrong class down on its own.
     """
 
     label_types = ("class", "ordered class")
+    reads_soft_targets = True
 
     def __init__(self, task: Task, *, label_smoothing: Share = 0.0, class_weights: Weights | None = None) -> None:
         super().__init__(task)
@@ -36,3 +38,8 @@ class CrossEntropy(Loss):
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         values = F.cross_entropy(outputs, labels, reduction="none", label_smoothing=self.label_smoothing)
         return values if self.weights is None else values * self.weights.to(values)[labels]
+
+    def soft(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if self.weights is not None:
+            targets = targets * self.weights.to(targets)
+        return -(targets * outputs.log_softmax(dim=-1)).sum(dim=-1)

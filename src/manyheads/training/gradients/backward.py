@@ -34,6 +34,7 @@ from manyheads.training.gradients.passes import RoundPass, divisors_of, shares_o
 from manyheads.training.gradients.tables import Rows, WholeTables, add_up_rows, touched_rows_only
 from manyheads.training.gradients.task_gradients import KeptGradients, TaskGradients, shared_parameters
 from manyheads.training.task_adamw import TaskAdamW
+from manyheads.training.teaching.teaching import Teaching
 
 
 @dataclass
@@ -82,6 +83,8 @@ class Backward:
         self.task_optimizer: TaskAdamW | None = None  # one that asks for every task's gradient of the encoder
         self.constant_losses: dict[str, float] = {}  # task → that of the best constant prediction
         self.scales: dict[str, float] = {}  # what losses are divided by, in the step under way
+        self.teaching: Teaching | None = None  # what tasks learn besides their labels
+        self.step_number = 0  # of the step under way
         self.tables = WholeTables()
         self.regularisers: Sequence[Regulariser] = ()  # of the step under way
 
@@ -94,7 +97,7 @@ class Backward:
         alarm: bool = False,
     ) -> Step:
         """Add the gradient of one step to `.grad`. `seeds` (the run's, the step's number) decide every draw."""
-        self._begin(combination, regularisers)
+        self._begin(combination, regularisers, seeds)
         shares = shares_of_rounds(rounds, combination.average)
         tasks = list(shares)
         aggregator = combination.aggregator
@@ -128,8 +131,9 @@ class Backward:
         _learn_weights(combination, _scalarized(done.losses, done.shares, combination))
         return done
 
-    def _begin(self, combination: Combination, regularisers: Sequence[Regulariser]) -> None:
+    def _begin(self, combination: Combination, regularisers: Sequence[Regulariser], seeds: tuple[int, int]) -> None:
         self.regularisers = regularisers
+        self.step_number = seeds[1]
         self.scales = self.constant_losses if combination.loss_scale == "constant" else {}
 
     def _taken(self, tasks: list[str], combination: Combination) -> TaskGradients:
@@ -175,7 +179,7 @@ class Backward:
 
         Nothing where a loss is not finite: the step itself says so.
         """
-        self._begin(combination, regularisers)
+        self._begin(combination, regularisers, seeds)
         shares = shares_of_rounds(rounds, combination.average)
         tasks = list(shares)
         before = [(parameter, parameter.grad) for parameter in self.model.parameters()]
@@ -337,7 +341,11 @@ class Backward:
         data = self.data[task]
         assert data.labels is not None
         labels = data.labels[rows] if words is None else data.word_labels(rows)
-        values = self.model.head(task).loss(outputs, labels.to(outputs.device))
+        labels, loss = labels.to(outputs.device), self.model.head(task).loss
+        if self.teaching is not None and task in self.teaching:
+            values = self.teaching.losses(loss, task, rows, outputs, labels, self.step_number)
+        else:
+            values = loss(outputs, labels)
         if values.shape != (len(labels),):
             name = self.model.tasks[task].loss.name
             item = "example" if words is None else "word"

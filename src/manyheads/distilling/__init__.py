@@ -1,0 +1,1 @@
+"""Single-task teachers, and the student of them."""

@@ -1,0 +1,119 @@
+"""The recipes of the teachers that are missing: the student's own for one task, by seed and fold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from manyheads.config.distill import DistillSettings
+from manyheads.config.part import PartConfig
+from manyheads.config.recipe import Recipe
+from manyheads.config.task import Fold, TaskSettings
+from manyheads.config.task_names import without_tasks
+from manyheads.config.training import Budget, Training
+from manyheads.errors import UserError
+from manyheads.tasks.compatibility import recipe_faults, refuse
+from manyheads.tasks.load import same_rows
+
+OF_THE_HEAD = ("encoding", "pooling", "head", "output", "loss", "scale", "range", "labels")  # which go with a head
+
+
+def plan_teachers(recipe: Recipe) -> dict[str, list[Recipe]]:
+    """Task → the recipes of its teachers, of the tasks that the student's recipe names none for."""
+    planned: dict[str, list[Recipe]] = {}
+    for task in missing_teachers(recipe):
+        planned[task] = []
+        for seed in teacher_seeds(recipe):
+            for fold in _folds(recipe, task):
+                planned[task].append(teacher_recipe(recipe, task, seed, fold))
+    return planned
+
+
+def missing_teachers(recipe: Recipe) -> list[str]:
+    """The tasks that teachers are made for."""
+    tasks = recipe.distill.tasks or recipe.training.active_tasks or list(recipe.tasks)
+    return [task for task in tasks if task not in recipe.teachers]
+
+
+def teacher_seeds(recipe: Recipe) -> range:
+    """n·s … n·s + n − 1 for n teachers of a student with seed s: students of different seeds share no teacher."""
+    count = recipe.distill.seeds
+    return range(count * recipe.seed, count * (recipe.seed + 1))
+
+
+def _folds(recipe: Recipe, task: str) -> list[Fold | None]:
+    count = recipe.distill.folds
+    if count is None:
+        return [None]
+    if recipe.tasks[task].leave_out is not None:
+        raise UserError(
+            f"{recipe.location('tasks', task, 'leave_out')}: distill.folds leaves out a fold after the other; name one "
+            "of the two.",
+            "conflicting-options",
+        )
+    return [Fold(number=number, of=count) for number in range(1, count + 1)]
+
+
+def teacher_recipe(recipe: Recipe, task: str, seed: int, fold: Fold | None) -> Recipe:
+    """The student's recipe for one task alone.
+
+    Tasks that read the same rows hold out the same ones, so those of the task's rows stay in the recipe; only the task
+    itself is active.
+    """
+    row_groups = same_rows(recipe)
+    names = [task]
+    if task in row_groups:
+        names = [name for name in recipe.tasks if row_groups.get(name) == row_groups[task]]
+    tasks = {}
+    for name in names:
+        settings = _with_own_head(recipe, name).model_copy(update={"unlabelled": None})
+        tasks[name] = settings if fold is None else settings.model_copy(update={"leave_out": fold})
+    changes = {
+        "name": f"{task}-{seed}" if fold is None else f"{task}-{seed}-fold-{fold.number}",
+        "output": str(Path(recipe.output) / f"{recipe.name}-teachers"),
+        "tasks": tasks,
+        "teachers": {},
+        "distill": DistillSettings(),
+        "seed": seed,
+        "training": _training(recipe, task, alone=len(names) == 1),
+        "combine": recipe.combine.model_copy(
+            update={"losses": PartConfig(name="sum"), "gradients": None, "layers": None, "copies": "float32"}
+        ),
+        "phases": _phases(recipe),
+        "checkpoint": recipe.checkpoint.model_copy(update={"best_per_task": False}),
+        "report": False,
+        "trackers": [],
+    }
+    teacher = without_tasks(recipe.model_copy(update=changes), set(recipe.tasks) - set(names))
+    refuse(list(recipe_faults(teacher)), teacher)
+    return teacher
+
+
+def _with_own_head(recipe: Recipe, task: str) -> TaskSettings:
+    """A task that shares a head gets one of its own, made like the shared one."""
+    settings = recipe.tasks[task]
+    if settings.head_of is None:
+        return settings
+    owner = recipe.tasks[settings.head_of]
+    return settings.model_copy(update={"head_of": None, **{key: getattr(owner, key) for key in OF_THE_HEAD}})
+
+
+def _training(recipe: Recipe, task: str, alone: bool) -> Training:
+    """As long as the student's in passes over the task."""
+    changes: dict[str, object] = {"active_tasks": None if alone else [task]}
+    budget, passes = recipe.training.budget, recipe.distill.passes
+    if passes is not None:
+        changes |= {"budget": Budget(passes=passes), "epochs": None, "max_steps": None}
+    elif budget is not None and budget.passes is None:
+        raise UserError(
+            f"{recipe.location('training', 'budget')}: this budget is that of all tasks together; say how "
+            "often a teacher passes over its own task (distill.passes).",
+            "teacher-length",
+        )
+    return recipe.training.model_copy(update=changes)
+
+
+def _phases(recipe: Recipe) -> list[object] | None:
+    """None where `distill.passes` says how long a teacher is trained; there is nothing to combine."""
+    if recipe.phases is None or recipe.distill.passes is not None:
+        return None
+    return [phase.model_copy(update={"combine": None}) for phase in recipe.phases]

@@ -1,0 +1,35 @@
+"""Why a task cannot be taught: what its loss or its kind cannot do, and teachers that do not fit it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from manyheads import registry
+from manyheads.tasks.compatibility import Fault
+from manyheads.tasks.task import Task
+
+NOT_TAUGHT = "cannot-be-taught"
+
+
+def taught_faults(tasks: Iterable[Task]) -> Iterator[Fault]:
+    """Of tasks that have teachers, or are to have them: what of their own parts does not allow it."""
+    for task in tasks:
+        loss = registry.find("losses", task.loss.name).factory
+        path = ("tasks", task.name, "loss")
+        if task.kind.per_word:
+            reason = f"{task.kind.called} has a label per word; teachers are for one label per example so far."
+            yield Fault(("tasks", task.name, "kind"), reason, NOT_TAUGHT)
+        elif loss.whole_batch:
+            reason = f"'{task.loss.name}' compares the examples of a batch, a teacher speaks of each on its own"
+            yield Fault(path, f"{reason}; {_advice(task)}", NOT_TAUGHT)
+        elif not loss.reads_soft_targets:
+            reason = f"'{task.loss.name}' has no formula for what a teacher predicts"
+            yield Fault(path, f"{reason}; {_advice(task)}", NOT_TAUGHT)
+
+
+def _advice(task: Task) -> str:
+    losses = []
+    for part in registry.parts("losses"):
+        if part.factory.reads_soft_targets and part.factory.why_incompatible(task) is None:
+            losses.append(f"'{part.name}'")
+    return f"take {' or '.join(losses)}, or give the task no teachers (distill.tasks)."
