@@ -444,7 +444,7 @@ def test_a_file_goes_before_a_shipped_recipe_of_its_name(tmp_path: Path, monkeyp
 
 def test_every_shipped_recipe_loads_and_says_what_it_is() -> None:
     shipped = shipped_recipes()
-    scales = [f"scales/{scale}{more}" for scale in ("full", "small", "smoke") for more in ("-reviews", "-board", "")]
+    scales = [f"scales/{scale}{more}" for scale in ("full", "small", "smoke") for more in ("-reviews", "-board", "-trio", "")]
     assert sorted(shipped) == sorted(["demo", "best", *scales])
     for name in shipped:
         recipe = load_recipe(name)
