@@ -88,7 +88,7 @@ def test_a_run_prints_keeps_and_may_choose_its_start(toy_recipe: ToyRecipe, caps
     assert metrics["frozen"].keys() >= {"metrics", "overall", "examples", "losses"}
     assert metrics["frozen"]["metrics"].keys() == {"mood", "near"}
     events = [json.loads(line)["event"] for line in (run.folder / "log.jsonl").read_text().splitlines()]
-    assert events[:3] == ["start", "probe", "evaluate"]
+    assert events[:4] == ["start", "probe", "start weights", "evaluate"]
     assert metrics["model"]["step"] == 0, "nothing beat the start"
     assert Run(run.folder).predict("mood", ["the film was great"])
 
