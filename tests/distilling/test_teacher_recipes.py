@@ -57,7 +57,7 @@ def test_tasks_of_the_same_rows_stay_together_and_a_shared_head_becomes_one_of_t
     folds = [settings.leave_out for settings in teacher.tasks.values()]
     assert [(fold.number, fold.of) for fold in folds if fold] == [(2, 2), (2, 2)]
     other = planned["other"][0].tasks["other"]
-    assert (other.head_of, other.unlabelled) == (None, None)
+    assert (other.head_of, other.unlabelled, other.labels) == (None, None, ["0", "1", "2"])
     assert other.loss is not None
     assert other.loss.name == "ordinal-log-loss"
 

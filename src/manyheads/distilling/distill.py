@@ -58,8 +58,8 @@ def distill(
     try:
         run = _Distillation(recipe, reporter, processes, overwrite).run()
     except Interrupted as stopped:
-        reason = f"Stopped, saved ({str(stopped).partition('.')[0]}). The same command goes on from there."
-        raise Interrupted(reason, stopped.exit_code - 128) from None
+        reason = str(stopped).partition(" Go on with")[0]
+        raise Interrupted(f"{reason} The same command goes on from there.", stopped.exit_code - 128) from None
     processes.leave()
     return run
 

@@ -13,8 +13,7 @@ from manyheads.config.training import Budget, Training
 from manyheads.errors import UserError
 from manyheads.tasks.compatibility import recipe_faults, refuse
 from manyheads.tasks.load import same_rows
-
-OF_THE_HEAD = ("encoding", "pooling", "head", "output", "loss", "scale", "range", "labels")  # which go with a head
+from manyheads.tasks.task import PARTS
 
 
 def plan_teachers(recipe: Recipe) -> dict[str, list[Recipe]]:
@@ -94,7 +93,7 @@ def _with_own_head(recipe: Recipe, task: str) -> TaskSettings:
     if settings.head_of is None:
         return settings
     owner = recipe.tasks[settings.head_of]
-    return settings.model_copy(update={"head_of": None, **{key: getattr(owner, key) for key in OF_THE_HEAD}})
+    return settings.model_copy(update={"head_of": None, **{part: getattr(owner, part) for part in PARTS}})
 
 
 def _training(recipe: Recipe, task: str, alone: bool) -> Training:
