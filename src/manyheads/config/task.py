@@ -190,6 +190,10 @@ class TaskSettings(Model):
             if source.file is not None:
                 task_layout = {key: getattr(self, key) for key in LAYOUT_KEYS}
                 source = source.model_copy(update={**task_layout, **source.layout})
+    symmetric: bool = False
+    """The two texts of a pair have no order: training draws one for every visit, by seed and step."""
+    both_orders: bool = False
+    """A symmetric task predicts both orders of a pair and averages them, at up to twice the cost."""
             sources.append(source)
         return sources
 

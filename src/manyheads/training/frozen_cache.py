@@ -99,6 +99,9 @@ class FrozenCache:
         for task in tasks:
             if passes.get(task, 0.0) < WORTH or task in perturbed or task not in self.datasets.selection:
                 continue
+            if self.model.tasks[task].symmetric:
+                self.reporter.say(f"frozen layers: {task} draws the order of its pairs; computed anew each time")
+                continue
             for split, data in self._splits(task, phase).items():
                 lengths = _lengths(self.model, data, whole)
                 size = lengths.sum() * self.model.encoder.width * 4 / 1e9

@@ -15,6 +15,7 @@ from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
 from manyheads.encoder.loading import LoadedEncoder, load_encoder
 from manyheads.errors import UserError
+from manyheads.inference.both_orders import relative_cost
 from manyheads.inference.evaluate import fixed_subset
 from manyheads.model.head import IncompatiblePart
 from manyheads.model.multitask import ManyHeads
@@ -90,6 +91,7 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
     schedule = _plan_schedule(recipe, model, datasets)
     datasets.notes.extend(_truncation_notes(model, datasets))
     layer_factors = _layer_factors(recipe, encoder.encoder.depth)
+    datasets.notes.extend(_both_orders_notes(model, datasets))
     optimizer = build_optimizer(model, recipe.training, schedule.scalarizers, layer_factors)
     backward = Backward(model, datasets.train, recipe.training.tokens_per_pass, accelerator.autocast, processes)
     if any(phase.combination.loss_scale == "constant" for phase in schedule.phases):
@@ -198,6 +200,13 @@ def machine_facts(recipe: Recipe, processes: Processes) -> dict[str, str | int]:
     facts: dict[str, str | int] = {}
     for package in ("manyheads", "torch", "transformers", "tokenizers"):
         facts[package] = version(package)
+def _both_orders_notes(model: ManyHeads, datasets: Datasets) -> Iterator[str]:
+    for name, data in datasets.dev.items():
+        if data.task.both_orders:
+            cost = relative_cost(model, data)
+            yield f"{name}: predictions are the mean over both orders of a pair, at {cost:.2f} times the tokens"
+
+
     facts["threads"] = torch.get_num_threads()
     facts["processes"] = processes.count
     for file in recipe.imports:

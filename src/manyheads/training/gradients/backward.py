@@ -84,6 +84,7 @@ class Backward:
         self.scales: dict[str, float] = {}  # what losses are divided by, in the step under way
         self.tables = WholeTables()
         self.regularisers: Sequence[Regulariser] = ()  # of the step under way
+        self.seeds = (0, 0)  # of the step under way: the run's, the step's number
 
     def step(
         self,
@@ -94,7 +95,7 @@ class Backward:
         alarm: bool = False,
     ) -> Step:
         """Add the gradient of one step to `.grad`. `seeds` (the run's, the step's number) decide every draw."""
-        self._begin(combination, regularisers)
+        self._begin(combination, regularisers, seeds)
         shares = shares_of_rounds(rounds, combination.average)
         tasks = list(shares)
         aggregator = combination.aggregator
@@ -128,8 +129,8 @@ class Backward:
         _learn_weights(combination, _scalarized(done.losses, done.shares, combination))
         return done
 
-    def _begin(self, combination: Combination, regularisers: Sequence[Regulariser]) -> None:
-        self.regularisers = regularisers
+    def _begin(self, combination: Combination, regularisers: Sequence[Regulariser], seeds: tuple[int, int]) -> None:
+        self.regularisers, self.seeds = regularisers, seeds
         self.scales = self.constant_losses if combination.loss_scale == "constant" else {}
 
     def _taken(self, tasks: list[str], combination: Combination) -> TaskGradients:
@@ -175,7 +176,7 @@ class Backward:
 
         Nothing where a loss is not finite: the step itself says so.
         """
-        self._begin(combination, regularisers)
+        self._begin(combination, regularisers, seeds)
         shares = shares_of_rounds(rounds, combination.average)
         tasks = list(shares)
         before = [(parameter, parameter.grad) for parameter in self.model.parameters()]
@@ -216,7 +217,7 @@ class Backward:
                         has_states = self.data[batch.task].frozen is not None
                         groups.setdefault((has_states, *self._on(batch.task)), []).append(batch)
                 for group in groups.values():
-                    for passing in split_passes(self.model, self.data, group, self.tokens_per_pass):
+                    for passing in split_passes(self.model, self.data, group, self.tokens_per_pass, self.seeds):
                         passes.append(RoundPass(passing, round_divisors))
         return passes_of
 
