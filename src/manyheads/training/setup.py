@@ -84,14 +84,15 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
     datasets = _tokenise(recipe, loaded, tokenizer)
     budget = recipe.training.budget
     if budget is not None and budget.minutes is not None:
-        trial = _plan_schedule(with_examples(recipe, sum(map(len, datasets.train.values()))), model, datasets)
+        one_pass = sum(map(datasets.pass_size, datasets.train))
+        trial = _plan_schedule(with_examples(recipe, one_pass), model, datasets)
         examples = measure_budget(recipe, model, datasets, trial, accelerator.autocast, processes)
         reporter.say(f"budget: {budget.minutes:g} minutes are about {examples:,} examples on this machine")
         recipe = with_examples(recipe, examples)
     schedule = _plan_schedule(recipe, model, datasets)
     datasets.notes.extend(_truncation_notes(model, datasets))
-    layer_factors = _layer_factors(recipe, encoder.encoder.depth)
     datasets.notes.extend(_both_orders_notes(model, datasets))
+    layer_factors = _layer_factors(recipe, encoder.encoder.depth)
     optimizer = build_optimizer(model, recipe.training, schedule.scalarizers, layer_factors)
     backward = Backward(model, datasets.train, recipe.training.tokens_per_pass, accelerator.autocast, processes)
     if any(phase.combination.loss_scale == "constant" for phase in schedule.phases):
@@ -163,17 +164,21 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
         if recipe.evaluate.train_examples is not None:
             train_rows[name] = fixed_subset(splits["train"][name], recipe.evaluate.train_examples, recipe.seed)
     notes = [note for data in loaded.values() for note in data.notes]
-    return Datasets(splits["train"], splits["dev"], selection, selection_rows, splits["test"], train_rows, notes)
+    visits = {name: data.visits for name, data in loaded.items() if data.visits is not None}
+    return Datasets(
+        splits["train"], splits["dev"], selection, selection_rows, splits["test"], train_rows, notes, visits
+    )
 
 
 def _plan_schedule(recipe: Recipe, model: ManyHeads, datasets: Datasets) -> Schedule:
     sampler_input = SamplerInput(
-        sizes={name: len(tokens) for name, tokens in datasets.train.items()},
+        sizes={name: datasets.pass_size(name) for name in datasets.train},
         batch_sizes={name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()},
         seed=recipe.seed,
         row_groups={name: tokens.row_group for name, tokens in datasets.train.items()},
         round_size=recipe.training.batch_size,
         whole_batch=frozenset(name for name in model.tasks if model.head(name).loss.whole_batch),
+        visits=datasets.visits,
     )
     schedule = plan_schedule(recipe, sampler_input)
     for phase in schedule.phases:
@@ -195,11 +200,6 @@ def _truncation_notes(model: ManyHeads, datasets: Datasets) -> Iterator[str]:
                 yield f"{name}: {count:,} of {len(data):,} {split} inputs are cut to {model.max_length} tokens"
 
 
-def machine_facts(recipe: Recipe, processes: Processes) -> dict[str, str | int]:
-    """What must be equal for two runs to agree to the last bit: versions, threads, processes, imported files."""
-    facts: dict[str, str | int] = {}
-    for package in ("manyheads", "torch", "transformers", "tokenizers"):
-        facts[package] = version(package)
 def _both_orders_notes(model: ManyHeads, datasets: Datasets) -> Iterator[str]:
     for name, data in datasets.dev.items():
         if data.task.both_orders:
@@ -207,6 +207,11 @@ def _both_orders_notes(model: ManyHeads, datasets: Datasets) -> Iterator[str]:
             yield f"{name}: predictions are the mean over both orders of a pair, at {cost:.2f} times the tokens"
 
 
+def machine_facts(recipe: Recipe, processes: Processes) -> dict[str, str | int]:
+    """What must be equal for two runs to agree to the last bit: versions, threads, processes, imported files."""
+    facts: dict[str, str | int] = {}
+    for package in ("manyheads", "torch", "transformers", "tokenizers"):
+        facts[package] = version(package)
     facts["threads"] = torch.get_num_threads()
     facts["processes"] = processes.count
     for file in recipe.imports:
