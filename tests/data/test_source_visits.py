@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from manyheads.config.recipe import Recipe
+from manyheads.console import Reporter
 from manyheads.data.source_visits import SourceVisits
 from manyheads.errors import UserError
 from manyheads.parts.samplers import Passes, SamplerInput
@@ -19,6 +20,8 @@ from manyheads.studies.identity import run_identity
 from manyheads.tasks.load import load_tasks
 from manyheads.tasks.resolve import load_recipe
 from manyheads.training.plan import make_plan
+from manyheads.training.probe import Prober
+from manyheads.training.setup import assemble
 
 ToyRecipe = Callable[..., dict[str, Any]]
 SOURCES = np.array([0, 1, 0, 1, 0, 1, 1, 0, 0, 0])  # rows 0, 2, 4, 7, 8, 9 are of the first, 1, 3, 5, 6 of the second
@@ -126,6 +129,18 @@ def test_the_plan_counts_weighted_visits(toy_recipe: ToyRecipe, toy_data: Path) 
     assert (task.most_seen, task.never_seen) == (6, 0)
     assert run_identity(given) != run_identity(recipe("mood.csv", "more.csv"))
     assert run_identity(recipe({"file": "mood.csv", "weight": 1})) == run_identity(recipe("mood.csv"))
+
+
+def test_the_probe_reads_the_rows_of_a_pass(toy_recipe: ToyRecipe, toy_data: Path) -> None:
+    """A source of weight 0.1 gives the heads' start a tenth of its rows."""
+    rows = [f"m{row},more {row},{row % 4}" for row in range(30)]
+    (toy_data / "more.csv").write_text("id,sentence,label\n" + "\n".join(rows) + "\n")
+    train = [{"file": "mood.csv", "weight": 2}, {"file": "more.csv", "weight": 0.1}]
+    recipe = load_recipe(toy_recipe(tasks={"mood": {"train": train, "dev": "mood.csv"}}))
+    setup = assemble(recipe, Reporter(quiet=True))
+    chosen = Prober(recipe, setup.model, setup.datasets, setup.reporter).rows["mood"]
+    assert len(np.unique(chosen)) == len(chosen) == 43
+    assert Counter(setup.datasets.train["mood"].examples.files[chosen].tolist()) == {0: 40, 1: 3}
 
 
 @pytest.mark.parametrize("source", [{"weight": 0}, {"weight": 101}, {"limit": 0}, {"leave_out": ["train"]}])
