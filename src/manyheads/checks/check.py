@@ -153,15 +153,20 @@ class TaskCheck:
         yield from find_bad_rows(split, self.reader, bad_row, no_label)
         yield from check_files(split, sources, self.root, self.columns)
         yield from find_odd_texts(split)
-        repeating = self.own_train if split.name == "train" else split
-        if repeating is not None:
-            yield from find_duplicates(repeating)
-            yield from find_conflicts(repeating)
-        if split.name != "train" and self.own_train is not None:
-            yield from find_overlap(self.own_train, split)
+        yield from self._find_repeats(split)
         if not split.usable_rows:
             return
         if split.labels and self.reader is not None:
             yield from check_balance(split, self.reader, self.splits["train"])
         encoding = self.recipe.tasks[self.settings.head_of or self.task].encoding
         yield from find_truncation(split, encoding, self.limit)
+
+    def _find_repeats(self, split: Split) -> Iterator[Finding]:
+        """Within a split, and between train and the others; extra rows aside."""
+        own_split = self.own_train if split.name == "train" else split
+        if own_split is None:
+            return
+        yield from find_duplicates(own_split)
+        yield from find_conflicts(own_split)
+        if split.name != "train" and self.own_train is not None:
+            yield from find_overlap(self.own_train, split)

@@ -198,18 +198,13 @@ class _TaskLoader:
         train = self._part(train, self.settings.max_train, "train")
         dev = self._part(dev, self.settings.max_dev, "dev")
         train, select = self._hold_out_selection(train)
-        if self.extra_rows is not None:
-            if select is not None:
-                train = self.extra_rows.leave_out(train, select.texts, "dev")
-            self.notes += [f"{self.name}: {note}" for note in self.extra_rows.notes(train)]
-            self._check_rows_left(train)
+        train = self._leave_out_selected(train, select)
         assert train.labels is not None
         task = resolve_task(self.recipe, self.name, self.columns, reader, train.labels[train.labelled], owner)
         self.notes += _imbalance(task)
         if self.settings.symmetric and not task.symmetric:
-            self.notes.append(
-                f"{self.name}: `symmetric` changes nothing, for '{task.encoding.name}' gives the same in both orders"
-            )
+            same = f"'{task.encoding.name}' gives the same in both orders"
+            self.notes.append(f"{self.name}: `symmetric` changes nothing, for {same}")
         visits = SourceVisits.of(train.files, [source.weight for source in self.sources["train"]])
         test = self._read_test(task, reader)
         return TaskData(task, train, dev, select, test, self.row_group, self.notes, visits)
@@ -225,12 +220,19 @@ class _TaskLoader:
             train = self.extra_rows.leave_out(train, test.texts, "test")
         return self.extra_rows.leave_out_repeats(train)
 
-    def _check_rows_left(self, train: Dataset) -> None:
+    def _leave_out_selected(self, train: Dataset, select: Dataset | None) -> Dataset:
+        """Without extra rows that the part has which chooses checkpoints; then a note of all that was left out."""
+        if self.extra_rows is None:
+            return train
+        if select is not None:
+            train = self.extra_rows.leave_out(train, select.texts, "dev")
+        self.notes += [f"{self.name}: {note}" for note in self.extra_rows.notes(train)]
         if not len(train):
             raise UserError(
                 f"{self._location('train')}: every row is left out: its text is in dev or test (leave_out).",
                 code="no-rows",
             )
+        return train
 
     def _location(self, key: str) -> str:
         return self.recipe.location("tasks", self.name, key)

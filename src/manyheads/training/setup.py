@@ -13,6 +13,7 @@ import torch
 from manyheads.config.plugins import fingerprint, imported_parts
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
+from manyheads.data.source_visits import SourceVisits
 from manyheads.encoder.loading import LoadedEncoder, load_encoder
 from manyheads.errors import UserError
 from manyheads.inference.both_orders import relative_cost
@@ -164,10 +165,21 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
         if recipe.evaluate.train_examples is not None:
             train_rows[name] = fixed_subset(splits["train"][name], recipe.evaluate.train_examples, recipe.seed)
     notes = [note for data in loaded.values() for note in data.notes]
-    visits = {name: data.visits for name, data in loaded.items() if data.visits is not None}
     return Datasets(
-        splits["train"], splits["dev"], selection, selection_rows, splits["test"], train_rows, notes, visits
+        train=splits["train"],
+        dev=splits["dev"],
+        selection=selection,
+        selection_rows=selection_rows,
+        test=splits["test"],
+        train_rows=train_rows,
+        notes=notes,
+        visits=_visits(loaded),
     )
+
+
+def _visits(loaded: dict[str, TaskData]) -> dict[str, SourceVisits]:
+    """Of tasks whose sources have weights."""
+    return {name: data.visits for name, data in loaded.items() if data.visits is not None}
 
 
 def _plan_schedule(recipe: Recipe, model: ManyHeads, datasets: Datasets) -> Schedule:
