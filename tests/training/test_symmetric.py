@@ -29,9 +29,11 @@ from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
+from manyheads.registry import find, parts
 from manyheads.runs.run import open_predictor
 from manyheads.tasks.load import load_tasks
 from manyheads.tasks.task import Task
+from manyheads.tokens.tokenizer import SpecialTokens
 from manyheads.training.gradients.backward import Backward
 from manyheads.training.gradients.combination import Combination
 from manyheads.training.gradients.pair_order import drawn_inputs, is_swapped
@@ -42,6 +44,7 @@ from run_files import log_of
 pytestmark = pytest.mark.numeric
 ToyRecipe = Callable[..., dict[str, Any]]
 PAIRS = list(zip(*SIDES, strict=True))
+SPECIAL_TOKENS = SpecialTokens(np.array([1]), np.array([2]), np.array([2]), segment_b=1)
 
 
 def pair_tokens(model: ManyHeads, name: str, row_group: str | None = None) -> TaskTokens:
@@ -269,6 +272,7 @@ def test_resuming_draws_the_same_orders_and_visits(toy_recipe: ToyRecipe, monkey
     check_resumed(toy_recipe, monkeypatch, tasks={"near": near}, training={"max_steps": 5, "batch_size": 8})
 
 
+@pytest.mark.slow
 def test_frozen_states_are_not_kept_of_symmetric_pairs(
     toy_recipe: ToyRecipe, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -298,6 +302,20 @@ def test_what_has_no_order_to_draw_is_refused(toy_recipe: ToyRecipe) -> None:
     code, message = refusal(toy_recipe, train="near.tsv", both_orders=True)
     assert code == "both-orders-not-symmetric"
     assert "tasks.a.both_orders: only pairs without an order are predicted in both" in message
+
+
+@pytest.mark.parametrize("name", [part.name for part in parts("encodings") if part.factory.texts == 2])
+def test_encodings_say_whether_the_order_changes_anything(name: str) -> None:
+    """Vectors of two sentences, and of both in one input where there is such: in another order that is another one."""
+    torch.manual_seed(0)
+    encoding = find("encodings", name).factory(8)
+    first, second, joint, other_joint = torch.randn(4, 8)
+    inputs = {1: ([joint], [other_joint]), 2: ([first, second], [second, first])}
+    inputs[3] = ([joint, first, second], [other_joint, second, first])
+    marks = (np.array([5, 6]), np.array([7]))
+    count = len(encoding.inputs(marks, SPECIAL_TOKENS, 20))
+    given, swapped = (encoding(torch.stack(vectors)) for vectors in inputs[count])
+    assert torch.allclose(given, swapped) == encoding.symmetric
 
 
 @pytest.mark.parametrize("encoding", ["bi-cosine", "bi-scaled-cosine"])
