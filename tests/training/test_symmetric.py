@@ -120,6 +120,9 @@ def test_tasks_on_the_same_rows_share_the_order_but_never_impose_it(
     (drawn_a,), (drawn_b,) = (drawn_inputs(model, data[name], 0, (0, step)) for name in "ab")
     (kept,) = drawn_inputs(model, data["ordered"], 0, (0, step))
     assert drawn_a.ids.tolist() == drawn_b.ids.tolist() != kept.ids.tolist()
+    for number in range(20):
+        drawn = [drawn_inputs(model, data[name], number % 6, (0, number))[0].ids.tolist() for name in "ab"]
+        assert drawn[0] == drawn[1]
     assert kept.ids.tolist() == data["ordered"].inputs(model, 0)[0].ids.tolist()
     counts: list[int] = []
     embed = model.encoder.embed
