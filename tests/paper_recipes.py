@@ -76,7 +76,9 @@ def resolved(recipe: Recipe) -> Settings:
         del task["predictions"]
         for split in ("train", "dev", "test"):
             if task[split] is not None:
-                task[split] = [_without_nulls(source) for source in task[split]]
+                task[split] = [
+                    source.model_dump(mode="json", exclude_defaults=True) for source in getattr(settings, split)
+                ]
         task.update(_task_parts(recipe, name, settings))
     if content["phases"] is not None:
         content["phases"] = [_without_nulls(_with_options(phase, f"phases.{EACH}")) for phase in content["phases"]]

@@ -140,10 +140,10 @@ training:
         "description, distill, encoder, evaluate, extends, imports, init, name, output, phases, pretrain, regularise, "
         "report, sampler, seed, tasks, teachers, trackers, training.",
         "mine.yaml:6: tasks.near.train.fil: unknown key. Did you mean 'file'? Known: columns, config, demo, "
-        "file, format, hub, optional, quoting, revision, split.",
+        "escapes, file, format, hub, leave_out, limit, optional, phrases, quoting, revision, split, weight.",
         "mine.yaml:8: tasks.near.batch_size: Input should be greater than or equal to 1 (found 0)",
         "mine.yaml:12: tasks.mood.train.optinal: unknown key. Did you mean 'optional'? Known: columns, config, demo, "
-        "file, format, hub, optional, quoting, revision, split.",
+        "escapes, file, format, hub, leave_out, limit, optional, phrases, quoting, revision, split, weight.",
         "mine.yaml:13: tasks.mood.loss: unknown loss 'msee'. Did you mean 'mse'? "
         f"Known: {', '.join(part.name for part in parts('losses'))}.",
         "mine.yaml:16: tasks.mood.predictions.format: Input should be 'csv' or 'course' (found 'xml')",
@@ -444,7 +444,9 @@ def test_a_file_goes_before_a_shipped_recipe_of_its_name(tmp_path: Path, monkeyp
 
 def test_every_shipped_recipe_loads_and_says_what_it_is() -> None:
     shipped = shipped_recipes()
-    scales = [f"scales/{scale}{more}" for scale in ("full", "small", "smoke") for more in ("-reviews", "-board", "-trio", "")]
+    scales = [
+        f"scales/{scale}{more}" for scale in ("full", "small", "smoke") for more in ("-reviews", "-board", "-trio", "")
+    ]
     assert sorted(shipped) == sorted(["demo", "best", *scales])
     for name in shipped:
         recipe = load_recipe(name)
@@ -555,7 +557,10 @@ def test_an_old_key_is_refused_with_its_new_name(tmp_path: Path, settings: str, 
         ({"train": "x.tsv", "columns": ["a", "a"]}, "tasks.t.columns: expected the file's columns in order"),
         ({"train": "x.tsv", "columns": ["a", " "]}, "each with a name of its own"),
         ({"train": "x.tsv", "columns": []}, "tasks.t.columns: List should have at least 1 item"),
-        ({"train": "x.xls", "format": "xls"}, "tasks.t.format: Input should be 'csv', 'tsv', 'jsonl', 'parquet' or"),
+        (
+            {"train": "x.xls", "format": "xls"},
+            "tasks.t.format: Input should be 'csv', 'tsv', 'jsonl', 'parquet', 'txt' or",
+        ),
         ({"train": {"file": "x.tsv", "quoting": "yes"}}, "tasks.t.train.quoting: Input should be 'csv' or 'none'"),
     ],
 )

@@ -59,3 +59,21 @@ def test_a_recipe_that_says_nothing_holds_out_a_useful_part(tmp_path: Path) -> N
         if data.select is None:
             assert data.notes == ["t: too few rows to hold some out, so its dev chooses checkpoints"]
     assert sizes == {90: 0, 300: 30, 1500: 100, 4000: 200}
+
+
+def test_a_pair_without_order_and_the_same_swapped_are_held_out_together(tmp_path: Path) -> None:
+    rows = [f"a{row},b{row},1\nb{row},a{row},2" for row in range(20)]
+    (tmp_path / "x.csv").write_text("sentence1,sentence2,label\n" + "\n".join(rows) + "\n")
+    for symmetric in (True, False):
+        task = {"train": "x.csv", "symmetric": symmetric}
+        data = load_tasks(load_recipe({"data": {"root": str(tmp_path)}, "tasks": {"t": task}}))["t"]
+        kept = {frozenset(pair) for pair in zip(*data.train.texts, strict=True)}
+        held_out = {frozenset(pair) for pair in zip(*data.dev.texts, strict=True)}
+        assert (not kept & held_out) == symmetric
+
+
+def test_the_order_of_a_pair_is_left_out_of_its_group(tmp_path: Path) -> None:
+    data = load(tmp_path, ["a,b,0", "b,a,1", "a,a,1", "b,b,0", "a,b,1"], "sentence1,sentence2,label")
+    first, second, *others = text_groups(data.train, symmetric=True).tolist()
+    assert first == second == others[-1]
+    assert len({first, *others}) == 3

@@ -54,7 +54,7 @@ def test_tasks_of_the_same_rows_stay_together_and_a_shared_head_becomes_one_of_t
     teacher = planned["tone"][1]
     assert list(teacher.tasks) == ["stars", "tone"], "they hold out the same rows"
     assert teacher.training.active_tasks == ["tone"]
-    folds = [settings.leave_out for settings in teacher.tasks.values()]
+    folds = [settings.without_fold for settings in teacher.tasks.values()]
     assert [(fold.number, fold.of) for fold in folds if fold] == [(2, 2), (2, 2)]
     other = planned["other"][0].tasks["other"]
     assert (other.head_of, other.unlabelled, other.labels) == (None, None, ["0", "1", "2"])
@@ -70,12 +70,12 @@ def test_a_length_that_is_not_one_of_passes_is_refused(toy_recipe: ToyRecipe) ->
     (teacher, *_) = plan_teachers(load_recipe(toy_recipe(**budget, distill={"passes": 4})))["mood"]
     assert teacher.training.budget is not None
     assert teacher.training.budget.passes == 4
-    tasks = {"mood": {"train": "mood.csv", "leave_out": {"number": 1, "of": 2}}}
+    tasks = {"mood": {"train": "mood.csv", "without_fold": {"number": 1, "of": 2}}}
     with pytest.raises(UserError) as fault:
         plan_teachers(load_recipe(toy_recipe(tasks=tasks, distill={"folds": 2})))
     assert fault.value.code == "conflicting-options"
     with pytest.raises(UserError, match="there are 2 folds, found number 3"):
-        load_recipe(toy_recipe(tasks={"mood": {"train": "mood.csv", "leave_out": {"number": 3, "of": 2}}}))
+        load_recipe(toy_recipe(tasks={"mood": {"train": "mood.csv", "without_fold": {"number": 3, "of": 2}}}))
 
 
 def test_teachers_are_named_beside_the_recipe_or_where_the_user_stands(

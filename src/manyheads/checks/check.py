@@ -84,6 +84,7 @@ class TaskCheck:
         self.settings = recipe.tasks[task]
         self.root = Path(recipe.data.root or ".")
         self.splits: Splits = {}
+        self.own_train: Split | None = None  # without extra rows, of which training itself leaves out repeats
         self.columns: Columns | None = None
         self.reader: LabelReader | None = None
 
@@ -107,9 +108,10 @@ class TaskCheck:
                 continue
             if split_name == "train":
                 yield from self._choose_reader(table)
-            columns = [column.to_pylist() for column in table.texts]
-            split = Split(self.task, split_name, table, list(zip(*columns, strict=True)))
+            split = self._as_split(split_name, table)
             self.splits[split_name] = split
+            if split_name == "train":
+                self.own_train = self._without_extra(split, split_sources)
             yield from self._check_split(split, split_sources)
 
     def _read(self, split_name: str, sources: list[Source]) -> Table:
@@ -120,6 +122,17 @@ class TaskCheck:
             columns = Columns(columns.text, None, columns.id)
         location = self.recipe.location("tasks", self.task, split_name)
         return read_rows(sources, self.root, split_name, columns, location)
+
+    def _as_split(self, split_name: str, table: Table) -> Split:
+        columns = [column.to_pylist() for column in table.texts]
+        return Split(self.task, split_name, table, list(zip(*columns, strict=True)))
+
+    def _without_extra(self, train: Split, sources: list[Source]) -> Split | None:
+        """Train's rows of sources that are not extra; None where all are."""
+        own_sources = [source for source in sources if not source.left_out_splits]
+        if len(own_sources) == len(sources):
+            return train
+        return self._as_split("train", self._read("train", own_sources)) if own_sources else None
 
     def _choose_reader(self, train: Table) -> Iterator[Finding]:
         assert self.columns is not None
@@ -140,13 +153,20 @@ class TaskCheck:
         yield from find_bad_rows(split, self.reader, bad_row, no_label)
         yield from check_files(split, sources, self.root, self.columns)
         yield from find_odd_texts(split)
-        yield from find_duplicates(split)
-        yield from find_conflicts(split)
-        if split.name != "train" and "train" in self.splits:
-            yield from find_overlap(self.splits["train"], split)
+        yield from self._find_repeats(split)
         if not split.usable_rows:
             return
         if split.labels and self.reader is not None:
             yield from check_balance(split, self.reader, self.splits["train"])
         encoding = self.recipe.tasks[self.settings.head_of or self.task].encoding
         yield from find_truncation(split, encoding, self.limit)
+
+    def _find_repeats(self, split: Split) -> Iterator[Finding]:
+        """Within a split, and between train and the others; extra rows aside."""
+        own_split = self.own_train if split.name == "train" else split
+        if own_split is None:
+            return
+        yield from find_duplicates(own_split)
+        yield from find_conflicts(own_split)
+        if split.name != "train" and self.own_train is not None:
+            yield from find_overlap(self.own_train, split)

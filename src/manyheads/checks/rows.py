@@ -81,7 +81,7 @@ def check_files(split: Split, sources: list[Source], root: Path, columns: Column
     """What only the raw cells show: surrounding spaces, and headers that do not quite fit."""
     padded: list[tuple[str, str]] = []
     for task_source in sources:
-        source = name_lines(task_source, columns.text)
+        source = name_lines(task_source, columns.text, columns.label)
         name = source_name(source, split.name)
         header_is_checked = False
         for chunk in read_chunks(source, root, split.name):

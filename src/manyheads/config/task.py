@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
@@ -37,23 +38,38 @@ def _different_names(names: list[str]) -> list[str]:
 
 
 ColumnNames = Annotated[list[str], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_different_names)]
-FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "txt"]
+FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "txt", "trees"]
 Quoting = Literal["csv", "none"]
 SOURCE_KEYS = ("train", "dev", "test", "unlabelled")  # a task's keys that name data
 LAYOUT_KEYS = ("columns", "format", "quoting")  # how a file is read; a task says it for all its files
+LeftOutSplit = Literal["dev", "test"]
+TREE_KEYS = ("phrases", "escapes")  # how trees are read
+TRAIN_KEYS = ("weight", "limit", "leave_out")  # which rows are trained on, and how often
 
 
 class Source(Model):
     """Where rows come from: exactly one of file, hub, demo. A plain string is a file, 'hub:NAME' or 'demo:TASK'."""
 
     file: str | None = None
-    """csv, tsv, jsonl, parquet or txt, each optionally .gz; relative to data.root. 'x.csv' also finds 'x.csv.gz'."""
+    """csv, tsv, jsonl, parquet, txt or trees, each optionally .gz, relative to data.root. 'x.csv' also finds
+    'x.csv.gz'."""
     columns: ColumnNames | None = None
     """The columns' names in a file without a header, whose first line is then a row; by default the task's."""
     format: FileFormat | None = None
     """What the file is, where its ending does not say; by default the task's, else by the ending."""
     quoting: Quoting | None = None
     """'none': a quote mark is a letter and each line a row, as in GLUE's tsv; by default the task's, else 'csv'."""
+    phrases: bool = False
+    """Of trees every phrase is a row, with its own label; else whole sentences are."""
+    escapes: Literal["undo", "keep"] = "undo"
+    """Of trees: whether -LRB- becomes a bracket and \\/ a slash, or both stay as the file has them."""
+    weight: float = Field(1.0, gt=0, le=100)
+    """How often a pass over train visits each of these rows: 0.5 every other time, 2 twice."""
+    limit: int | None = Field(None, ge=1)
+    """Train on at most so many of these rows, a random part that is the same for every seed."""
+    leave_out: list[LeftOutSplit] | None = None
+    """These rows are extra: nothing is held out of them, and those whose text is in these splits are left out, case and
+    spaces aside. By default [dev, test] for phrases, nothing else."""
     optional: bool = False
     """A missing file is left out, and the run says so."""
     hub: str | None = None
@@ -73,12 +89,25 @@ class Source(Model):
             raise ValueError("expected exactly one of 'file', 'hub', 'demo'")
         if self.file is None and self.layout:
             raise ValueError(f"only files have {', '.join(self.layout)}")
+        if self.file is None and self.changed(TREE_KEYS):
+            raise ValueError(f"only trees in files have {', '.join(self.changed(TREE_KEYS))}")
         return self
 
     @property
     def layout(self) -> dict[str, Any]:
         """What is said of how the file is read."""
         return {key: getattr(self, key) for key in LAYOUT_KEYS if getattr(self, key) is not None}
+
+    def changed(self, keys: Iterable[str]) -> dict[str, Any]:
+        """Those of the keys that do not stand at their defaults."""
+        return {key: getattr(self, key) for key in keys if getattr(self, key) != type(self).model_fields[key].default}
+
+    @property
+    def left_out_splits(self) -> list[LeftOutSplit]:
+        """The splits whose texts are left out of these rows; none unless they are extra."""
+        if self.leave_out is None and self.phrases:
+            return ["dev", "test"]
+        return self.leave_out or []
 
 
 def source_mapping(short: str) -> dict[str, str]:
@@ -180,6 +209,10 @@ class TaskSettings(Model):
     """What becomes of a regression's outputs: by default they stay 'raw'."""
     loss: LossConfig = None
     """By default cross-entropy, binary-cross-entropy for two classes and multi-label tasks, mse for regression."""
+    symmetric: bool = False
+    """The two texts of a pair have no order: training draws one for every visit, by seed and step."""
+    both_orders: bool = False
+    """A symmetric task predicts both orders of a pair and averages them, at up to twice the cost."""
     head_of: str | None = None
     """Another task whose head, with its encoding, pooling and loss, this task uses instead of one of its own."""
     metrics: list[MetricConfig] | None = Field(None, min_length=1)
@@ -190,7 +223,7 @@ class TaskSettings(Model):
     """Train on at most so many rows, a random part that is the same for every seed."""
     max_dev: int | None = Field(None, ge=1)
     """Measure on at most so many rows of dev, a random part that is the same for every seed."""
-    leave_out: Fold | None = None
+    without_fold: Fold | None = None
     """Train without one fold of train: so a model is trained that can predict those rows as it would new ones."""
     layer_factors: LayerFactors | None = None
     """Factors on what this task sends to the encoder's layers, by default 1 everywhere; what they multiply
@@ -213,6 +246,15 @@ class TaskSettings(Model):
                 source = source.model_copy(update={**task_layout, **source.layout})
             sources.append(source)
         return sources
+
+    @field_validator("dev", "test")
+    @classmethod
+    def _not_trained_on(cls, value: list[Source] | None) -> list[Source] | None:
+        for source in value or []:
+            keys = ", ".join(source.changed(TRAIN_KEYS))
+            if keys:
+                raise ValueError(f"{keys}: only for sources of train; max_dev measures on fewer rows")
+        return value
 
     @field_validator("text", mode="before")
     @classmethod

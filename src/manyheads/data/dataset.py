@@ -67,6 +67,19 @@ class Dataset:
             return self.raw.lines
         return self.raw.lines[self.row_numbers]
 
+    @property
+    def raw_rows(self) -> np.ndarray:
+        """[rows] which rows of `raw` these are."""
+        if self.row_numbers is None:
+            return np.arange(len(self.raw))
+        return self.row_numbers
+
+    @property
+    def files(self) -> np.ndarray:
+        """[rows] which of `raw.sources` each is of."""
+        files: np.ndarray = self.raw.files[self.raw_rows]
+        return files
+
     @cached_property
     def labelled(self) -> np.ndarray:
         """[rows] whether this task has a label there: rows that several tasks read may lack some of them."""
@@ -101,7 +114,7 @@ class Dataset:
 def read_rows(sources: list[Source], root: Path, split: str, columns: Columns, location: str) -> Table:
     """All rows of a split whose texts are there. Labels are kept as the file has them."""
     names = tuple(source_name(source, split) for source in sources)
-    sources = [name_lines(source, columns.text) for source in sources]
+    sources = [name_lines(source, columns.text, columns.label) for source in sources]
     bad: list[BadRow] = []
     fingerprint = rows_fingerprint(sources, root, columns)
     if fingerprint is not None:

@@ -1,4 +1,4 @@
-"""Rows from csv, tsv, jsonl, parquet and txt files (each optionally .gz), from `datasets`, and from the demo corpus.
+"""Rows from csv, tsv, jsonl, parquet, txt and tree files (each optionally .gz), from `datasets`, and from the demo.
 
 Every reader yields chunks of raw rows with their line numbers, so that a large file is never held as Python
 objects at once and a bad row can be pointed at.
@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO, get_args
 
-from manyheads.config.task import FileFormat, Source
+from manyheads.config.task import TREE_KEYS, FileFormat, Source
 from manyheads.data.chunk import CHUNK, Chunk, Row, in_chunks, open_bytes
 from manyheads.data.delimited import read_delimited, read_lines
 from manyheads.data.demo import demo_rows
+from manyheads.data.trees import COLUMNS as TREE_COLUMNS
+from manyheads.data.trees import read_trees
 from manyheads.errors import UserError
 
 FORMATS: tuple[str, ...] = get_args(FileFormat)
@@ -45,6 +47,16 @@ def read_chunks(source: Source, root: Path, default_split: str) -> Iterator[Chun
 
 def _read_file(path: Path, source: Source) -> Iterator[Chunk]:
     form = file_format(source, path)
+    if form == "trees":
+        if source.quoting is not None:
+            raise _not_for(path, form, "quoting")
+        return read_trees(path, source)
+    tree_keys = list(source.changed(TREE_KEYS))
+    if tree_keys:
+        raise UserError(
+            f"{path}: `{tree_keys[0]}` is for bracketed trees, not for {form} files; is this file of `format: trees`?",
+            code="not-trees",
+        )
     if form in ("csv", "tsv"):
         return read_delimited(path, source, form)
     if form == "txt":
@@ -135,13 +147,21 @@ def _ending(name: str) -> str:
 
 def is_lines(source: Source) -> bool:
     """Whether it is a txt file that says nothing of its columns: a text per line, which has no name of its own."""
+    return _is_unnamed(source, "txt")
+
+
+def _is_unnamed(source: Source, form: str) -> bool:
+    """Whether it is a file of that format that says nothing of its columns."""
     if source.file is None or source.columns is not None:
         return False
-    return (source.format or _ending(source.file)) == "txt"
+    return (source.format or _ending(source.file)) == form
 
 
-def name_lines(source: Source, text: tuple[str, ...]) -> Source:
-    """A txt file that says nothing of its columns has the texts that are asked for, a tab between those of a pair."""
+def name_lines(source: Source, text: tuple[str, ...], label: str | tuple[str, ...] | None = None) -> Source:
+    """A txt file that says nothing of its columns has the texts that are asked for, a tab between those of a pair. So
+    have trees, and the label."""
+    if _is_unnamed(source, "trees") and len(text) == 1 and not isinstance(label, tuple):
+        return source.model_copy(update={"columns": [text[0], label or TREE_COLUMNS[1]]})
     if not is_lines(source):
         return source
     layout: dict[str, Any] = {"columns": list(text), "format": "txt"}

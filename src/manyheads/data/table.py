@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from manyheads.config.task import Source
+from manyheads.config.task import TREE_KEYS, Source
 from manyheads.data.readers import file_format, find_file
 from manyheads.errors import UserError
 from manyheads.storage.cache import Entry, EntryWriter
@@ -117,7 +117,7 @@ def rows_fingerprint(sources: list[Source], root: Path, columns: Columns) -> str
         contents = []
         for source, path in zip(sources, paths, strict=True):
             layout = (file_format(source, path), path.suffix == ".gz", source.columns, source.quoting)
-            contents.append((file_sha256(path), *layout))
+            contents.append((file_sha256(path), *layout, *source.changed(TREE_KEYS).items()))
     except UserError:
         return None  # whoever reads it will say what is wrong with it
     return hashlib.sha256(json.dumps([LAYOUT, contents, astuple(columns)]).encode()).hexdigest()[:32]

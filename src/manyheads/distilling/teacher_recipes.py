@@ -43,10 +43,10 @@ def _folds(recipe: Recipe, task: str) -> list[Fold | None]:
     count = recipe.distill.folds
     if count is None:
         return [None]
-    if recipe.tasks[task].leave_out is not None:
+    if recipe.tasks[task].without_fold is not None:
         raise UserError(
-            f"{recipe.location('tasks', task, 'leave_out')}: distill.folds leaves out a fold after the other; name one "
-            "of the two.",
+            f"{recipe.location('tasks', task, 'without_fold')}: distill.folds leaves out a fold after the other; "
+            "name one of the two.",
             "conflicting-options",
         )
     return [Fold(number=number, of=count) for number in range(1, count + 1)]
@@ -65,7 +65,7 @@ def teacher_recipe(recipe: Recipe, task: str, seed: int, fold: Fold | None) -> R
     tasks = {}
     for name in names:
         settings = _with_own_head(recipe, name).model_copy(update={"unlabelled": None})
-        tasks[name] = settings if fold is None else settings.model_copy(update={"leave_out": fold})
+        tasks[name] = settings if fold is None else settings.model_copy(update={"without_fold": fold})
     changes = {
         "name": f"{task}-{seed}" if fold is None else f"{task}-{seed}-fold-{fold.number}",
         "output": str(Path(recipe.output) / f"{recipe.name}-teachers"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from manyheads.inference.both_orders import mean_over_orders
 from manyheads.inference.calibration import calibrate
 from manyheads.inference.collector import make_collector
 from manyheads.model.multitask import Inputs, ManyHeads, evaluating
@@ -47,6 +48,7 @@ def predict_tasks(
         collectors[name] = make_collector(split.task, len(chosen[name]))
     for batch, outputs in _run_passes(model, data, chosen, tokens_per_pass, model.forward, progress):
         predictions = model.head(batch.task).loss.predict(outputs.float()).cpu().numpy()
+        predictions = mean_over_orders(data[batch.task].task, predictions)
         collectors[batch.task].add(batch.positions, predictions, _word_counts(batch.inputs))
     return {name: _for_people(split.task, collectors[name].result()) for name, split in data.items()}
 
@@ -59,7 +61,9 @@ def collect_features(
     rows: dict[str, np.ndarray],
     progress: Callable[[int], None] = lambda completed: None,
 ) -> dict[str, Tensor]:
-    """What each task's head reads of its `rows` [rows, features], in their order; of words, those of all rows."""
+    """What each task's head reads of its `rows` [rows, features], in their order; of words, those of all rows, of pairs
+    those of the file's order."""
+    data = {name: split.of(replace(split.task, both_orders=False)) for name, split in data.items()}
     collectors = {name: make_collector(split.task, len(rows[name])) for name, split in data.items()}
     for batch, features in _run_passes(model, data, rows, tokens_per_pass, model.features, progress):
         collectors[batch.task].add(batch.positions, features.float().cpu().numpy(), _word_counts(batch.inputs))
@@ -144,7 +148,7 @@ def _read_rows(
             if row not in positions[name]:
                 continue
             if ways[name] not in sequences:
-                sequences[ways[name]] = split.inputs(model, row)
+                sequences[ways[name]] = split.inputs_to_predict(model, row)
             readings[name] = sequences[ways[name]]
         yield row, readings
 
@@ -184,4 +188,5 @@ def _reading(model: ManyHeads, split: TaskTokens) -> tuple[object, ...]:
     name = split.task.name
     encoding = model.tasks[split.task.head_of or name].encoding
     way_of_words = split.task.kind.name if split.task.kind.per_word else None
-    return encoding.model_dump_json(), model.head(name).pooling.positions_needed, split.frozen and name, way_of_words
+    positions_needed = model.head(name).pooling.positions_needed
+    return encoding.model_dump_json(), positions_needed, split.frozen and name, way_of_words, split.task.both_orders

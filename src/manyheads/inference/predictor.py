@@ -218,6 +218,9 @@ class Predictor:
 
     def _run(self, tasks: list[Task], examples: Dataset, reporter: Reporter | None, name: str) -> dict[str, Column]:
         reporter = reporter or Reporter(quiet=True)
+        for task in tasks:
+            if task.both_orders:
+                reporter.say(f"{task.name}: the mean over both orders of a pair, at up to twice the tokens")
         with reporter.job(name, len(tasks) * len(examples), delay=SILENT_SECONDS) as job:
             return self.backend.run(tasks, examples, job.update)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from manyheads.data.dataset import Dataset
+from manyheads.inference.both_orders import mean_over_orders
 from manyheads.inference.calibration import calibrate
 from manyheads.inference.collector import make_collector
 from manyheads.inference.embeddings import embedding_pooling
@@ -57,7 +58,7 @@ def _prepare_for_tasks(model: ManyHeads, inputs: list[TextInput]) -> list[Prepar
         too_long |= untruncated > model.max_length
     prepared: list[Prepared] = []
     for row, text_input in enumerate(inputs):
-        sequences = {name: task_tokens.inputs(model, row) for name, task_tokens in tokens_by_task.items()}
+        sequences = {name: task_tokens.inputs_to_predict(model, row) for name, task_tokens in tokens_by_task.items()}
         prepared.append(Prepared(text_input.texts, tasks, sequences, _distinct_tokens(sequences), bool(too_long[row])))
     return prepared
 
@@ -114,7 +115,7 @@ def answer(model: ManyHeads, prepared: list[Prepared]) -> list[Answer]:
 
 def _describe(model: ManyHeads, task: Task, inputs: Inputs, outputs: Tensor) -> list[dict[str, object]]:
     """Calibrated, and in the user's words."""
-    numbers = model.head(task.name).loss.predict(outputs.float()).cpu().numpy()
+    numbers = mean_over_orders(task, model.head(task.name).loss.predict(outputs.float()).cpu().numpy())
     collector = make_collector(task, len(inputs))
     words = [len(sequence.words) for example in inputs for sequence in example if sequence.words is not None]
     collector.add(list(range(len(inputs))), numbers, words or None)
@@ -156,7 +157,7 @@ def _token_weights(model: ManyHeads, task: Task, inputs: list[Sequence], ids: li
         packed = model.pack([(task.name, [inputs])], merge=False, all_states=True)
         embedded = model.embed(packed).detach().requires_grad_()
         [outputs] = model.read(embedded, packed)
-        score = _score(model.head(task.name).loss.predict(outputs.double()), task)
+        score = _score(mean_over_orders(task, model.head(task.name).loss.predict(outputs.double())), task)
         [gradient] = torch.autograd.grad(score, embedded)
     tokens = packed.tokens  # in which sequences are sorted by length
     ends = tokens.starts + tokens.lengths
@@ -187,6 +188,8 @@ def _token_marks(model: ManyHeads, task: Task, ids: list[list[int]]) -> np.ndarr
     marks = tuple(-1 - side * SECOND_TEXT - np.arange(len(text_ids)) for side, text_ids in enumerate(ids))
     encoding = model.head(task.name).encoding
     framed = encoding.inputs(marks, model.tokenizer.special_tokens, model.max_length)
+    if task.both_orders:
+        framed = [*framed, *encoding.inputs(marks[::-1], model.tokenizer.special_tokens, model.max_length)]
     return np.concatenate([places for places, _ in framed])
 
 

@@ -108,11 +108,19 @@ class ManyHeads(nn.Module):
         return [name for name in self.head_states() if name.startswith(tuple(owners))]
 
     def inputs(
-        self, task: str, texts: tuple[TokenColumn, ...], row: int, row_group: str | None = None
+        self,
+        task: str,
+        texts: tuple[TokenColumn, ...],
+        row: int,
+        row_group: str | None = None,
+        swapped: bool = False,
     ) -> list[Sequence]:
-        """The encoder inputs of one example. `row_group` names the rows where several tasks read the same ones."""
+        """The encoder inputs of one example. `row_group` names the rows where several tasks read the same ones;
+        `swapped` reads the second text of a pair first."""
         head = self.head(task)
         tokens = tuple(column[row] for column in texts)
+        if swapped:
+            tokens = tokens[::-1]
         framed = head.encoding.inputs(tokens, self.tokenizer.special_tokens, self.max_length)
         sequences = []
         for side, (ids, segments) in enumerate(framed):

@@ -100,8 +100,18 @@ class TaskTokens:
         assert self.label_places is not None
         return self.labels[torch.from_numpy(self.label_places[np.array(rows, dtype=np.int64)].values)]
 
-    def inputs(self, model: ManyHeads, row: int) -> list[Sequence]:
-        """The encoder inputs of one example."""
+    def inputs_to_predict(self, model: ManyHeads, row: int) -> list[Sequence]:
+        """The encoder inputs of one example; of a task with `both_orders` those of both, side by side."""
+        sequences = self.inputs(model, row)
+        if self.task.both_orders:
+            sequences = [*sequences, *self.inputs(model, row, swapped=True)]
+        return sequences
+
+    def inputs(self, model: ManyHeads, row: int, swapped: bool = False) -> list[Sequence]:
+        """The encoder inputs of one example; `swapped`: of a pair the second text first."""
+        if swapped:
+            assert self.frozen is None, "states are kept of the file's order"
+            return model.inputs(self.task.name, self.texts, row, self.row_group, swapped=True)
         sequences = self._sequences(model, row)
         if self.words is None:
             return sequences

@@ -32,7 +32,7 @@ from manyheads.config.part import AS_WRITTEN, PartConfig, dump_part, load_part
 from manyheads.config.plugins import fingerprint
 from manyheads.config.recipe import Recipe
 from manyheads.config.renamed import with_old_keys
-from manyheads.config.task import LAYOUT_KEYS, Source, TaskSettings
+from manyheads.config.task import LAYOUT_KEYS, TRAIN_KEYS, TREE_KEYS, Source, TaskSettings
 from manyheads.data.readers import find_file
 from manyheads.storage.files import file_sha256
 from manyheads.tasks.load import check_files
@@ -173,15 +173,17 @@ def _data_fingerprints(recipe: Recipe) -> dict[str, list[Any]]:
 
 
 def _source_fingerprint(source: Source, recipe: Recipe) -> Any:
+    added = source.changed((*TREE_KEYS, *TRAIN_KEYS))
     if source.file is None:
-        return source.model_dump(mode="json", exclude=set(LAYOUT_KEYS))
+        content = source.model_dump(mode="json", exclude={*LAYOUT_KEYS, *TREE_KEYS, *TRAIN_KEYS})
+        return {**content, **added}
     file = find_file(source, Path(recipe.data.root or "."))
     if file is None:
         return None
-    content = _content_sha256(file, file.stat().st_mtime_ns)
-    if source.layout:
-        return [content, source.layout]
-    return content
+    sha256 = _content_sha256(file, file.stat().st_mtime_ns)
+    if source.layout or added:
+        return [sha256, {**source.layout, **added}]
+    return sha256
 
 
 def _encoder_fingerprint(recipe: Recipe) -> str:

@@ -83,7 +83,7 @@ def _steps_of(study: Study, reference: Row, overrides: Overrides) -> int:
     sizes: dict[str, int] = {}
     row_groups: dict[str, str | None] = {}
     for name, data in load_tasks(recipe).items():
-        sizes[name] = len(data.train)
+        sizes[name] = data.pass_size
         row_groups[name] = data.row_group
     batch_sizes = {name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()}
     return plan_schedule(recipe, SamplerInput(sizes, batch_sizes, recipe.seed, row_groups=row_groups)).steps

@@ -59,6 +59,7 @@ def recipe_faults(recipe: Recipe) -> Iterator[Fault]:
     yield from _head_owner_faults(recipe)
     yield from _task_name_faults(recipe)
     yield from _prediction_file_faults(recipe)
+    yield from _both_orders_faults(recipe)
     for name, settings in recipe.tasks.items():
         if settings.head is not None:
             reason = why_head_incompatible(settings.encoding, settings.head)
@@ -148,6 +149,13 @@ def _prediction_file_faults(recipe: Recipe) -> Iterator[Fault]:
         writers[file] = name
 
 
+def _both_orders_faults(recipe: Recipe) -> Iterator[Fault]:
+    for name, settings in recipe.tasks.items():
+        if settings.both_orders and not settings.symmetric:
+            reason = "only pairs without an order are predicted in both; say `symmetric: true`, or leave this out."
+            yield Fault(("tasks", name, "both_orders"), reason, "both-orders-not-symmetric")
+
+
 def _combination_faults(recipe: Recipe) -> Iterator[Fault]:
     """Combinations and regularisers are built to see whether they can be."""
     if any(name not in recipe.tasks for _, name in named_tasks(recipe)):
@@ -216,6 +224,11 @@ def _is_affine(scalarizer: Any, tasks: Sequence[str]) -> bool:
 def gives_similarity(encoding: PartConfig | None) -> bool:
     """Whether the encoding's feature is itself the prediction. No encoding is one that gives features."""
     return encoding is not None and _factory("encodings", encoding).gives != "features"
+
+
+def ignores_order(encoding: PartConfig) -> bool:
+    """Whether the encoding gives the same for both orders of a pair."""
+    return bool(getattr(_factory("encodings", encoding), "symmetric", False))
 
 
 def why_head_incompatible(encoding: PartConfig | None, head: PartConfig) -> str | None:
@@ -350,6 +363,9 @@ def regulariser_faults(recipe: Recipe, tasks: dict[str, Task]) -> Iterator[Fault
 
 def task_faults(task: Task, recipe: Recipe) -> list[Fault]:
     """Everything about a task whose labels have been read. Later checks need what earlier ones found right."""
+    if recipe.tasks[task.name].symmetric and not task.pair:
+        reason = "this task has one text column, and no order to draw; leave it out, or name two columns in `text`."
+        return [Fault(("tasks", task.name, "symmetric"), reason, "symmetric-not-pairs")]
     reasons = incompatible_parts(task)
     if not reasons and task.head_of is None:
         reasons = _refused_options(task)

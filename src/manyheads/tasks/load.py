@@ -9,13 +9,16 @@ import numpy as np
 
 from manyheads import registry
 from manyheads.config.recipe import Recipe
-from manyheads.config.task import SOURCE_KEYS, Source, TaskSettings
+from manyheads.config.task import SOURCE_KEYS, TRAIN_KEYS, TREE_KEYS, Source, TaskSettings
 from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows
+from manyheads.data.extra_rows import ExtraRows
 from manyheads.data.folds import fold_of_rows
 from manyheads.data.hold_out import hold_out_rows
 from manyheads.data.labels import LabelReader
-from manyheads.data.readers import find_file, read_chunks
+from manyheads.data.readers import find_file, name_lines, read_chunks
 from manyheads.data.recognise import recognise_columns
+from manyheads.data.source_limits import limit_sources
+from manyheads.data.source_visits import SourceVisits
 from manyheads.data.table import Columns, Table
 from manyheads.data.unlabelled import append_unlabelled
 from manyheads.errors import UserError
@@ -44,11 +47,17 @@ class TaskData:
     row_group: str | None  # the name of its rows, where other tasks read the same ones
     notes: list[str]  # what the user should know of the data, one sentence each
     unlabelled_rows: int = 0  # the last rows of train, which only teachers know anything of
+    visits: SourceVisits | None = None  # how often a pass visits the rows of its sources, where they have weights
 
     @property
     def rows_name(self) -> str:
         """The name by which random parts of its rows are drawn."""
         return self.row_group or self.task.name
+
+    @property
+    def pass_size(self) -> int:
+        """How many examples a pass over train has."""
+        return len(self.train) if self.visits is None else self.visits.size
 
 
 def load_tasks(recipe: Recipe) -> dict[str, TaskData]:
@@ -60,7 +69,7 @@ def load_tasks(recipe: Recipe) -> dict[str, TaskData]:
     for name in sorted(recipe.tasks, key=lambda name: recipe.tasks[name].head_of is not None):  # owners of heads first
         head_of = recipe.tasks[name].head_of
         owner = loaded[head_of].task if head_of else None
-        loaded[name] = _TaskLoader(recipe, name, row_groups.get(name)).load(owner)
+        loaded[name] = _TaskLoader(recipe, name, row_groups).load(owner)
         if name in leaks:
             loaded[name].notes.append(leaks[name])
     return {name: loaded[name] for name in recipe.tasks}
@@ -84,9 +93,13 @@ def same_rows(recipe: Recipe) -> dict[str, str]:
     readers: dict[tuple[str, ...], list[str]] = {}
     for name, settings in recipe.tasks.items():
         text = _text_columns(recipe, settings)
-        if text is not None:
-            layouts = [source.layout for source in settings.sources("train")]
-            taught = (settings.unlabelled, settings.leave_out)
+        # of extra rows each task leaves out others
+        has_extra = any(source.left_out_splits for source in settings.train)
+        if text is not None and not has_extra:
+            layouts = [
+                {**source.layout, **source.changed((*TREE_KEYS, *TRAIN_KEYS))} for source in settings.sources("train")
+            ]
+            taught = (settings.unlabelled, settings.without_fold)
             parts = (settings.id, settings.dev is None, settings.max_train, layouts, taught)
             key = (_train_files(recipe, settings), *map(str, parts), *text)
             readers.setdefault(key, []).append(name)
@@ -159,8 +172,8 @@ def _absent(source: Source, recipe: Recipe) -> bool:
 class _TaskLoader:
     """Reads one task's splits, from its files to datasets with labels."""
 
-    def __init__(self, recipe: Recipe, name: str, row_group: str | None) -> None:
-        self.recipe, self.name, self.row_group = recipe, name, row_group
+    def __init__(self, recipe: Recipe, name: str, row_groups: dict[str, str]) -> None:
+        self.recipe, self.name, self.row_group = recipe, name, row_groups.get(name)
         self.settings = recipe.tasks[name]
         self.root = Path(recipe.data.root or ".")
         self.skip_bad = (self.settings.bad_rows or recipe.data.bad_rows) == "skip"
@@ -169,31 +182,82 @@ class _TaskLoader:
         if not self.sources["train"]:
             raise UserError(f"{self._location('train')}: none of its optional files is there.", code="missing-file")
         self.columns = choose_columns(self.settings, self.sources["train"][0], self.root)
+        # whether a pair and the same the other way round count as one, to any of the tasks that read these rows
+        readers = [other for other, row_group in row_groups.items() if row_group == self.row_group]
+        self.symmetric = len(self.columns.text) == 2 and any(
+            recipe.tasks[reader].symmetric for reader in readers or [name]
+        )
+        self.extra_rows: ExtraRows | None = None
 
     def load(self, owner: Task | None) -> TaskData:
         """`owner`: the task whose head this one uses."""
         train_table = self._read("train")
         reader = self._choose_reader(train_table)
         train = self._label("train", train_table, reader)
+        if any(source.left_out_splits for source in self.sources["train"]):
+            self.extra_rows = ExtraRows(self.sources["train"], train_table, self.symmetric)
         if self.sources["dev"]:
             dev = self._label("dev", self._read("dev"), reader)
         else:
             train, dev = self._hold_out(train, "dev", self.recipe.data.dev_share)
             self.notes.append(f"{self.name}: no dev data; {len(dev):,} rows of train are held out as dev")
+        train = self._leave_out(train, dev)
+        train, limits = limit_sources(train, self.sources["train"], self.row_group or self.name)
+        self.notes += [f"{self.name}: {note}" for note in limits]
         train = self._part(train, self.settings.max_train, "train")
         dev = self._part(dev, self.settings.max_dev, "dev")
         train, select = self._hold_out_selection(train)
+        train = self._leave_out_selected(train, select)
         train = self._leave_out_fold(train)
         assert train.labels is not None
         task = resolve_task(self.recipe, self.name, self.columns, reader, train.labels[train.labelled], owner)
         self.notes += _imbalance(task)
+        if self.settings.symmetric and not task.symmetric:
+            same = f"'{task.encoding.name}' gives the same in both orders"
+            self.notes.append(f"{self.name}: `symmetric` changes nothing, for {same}")
         test = self._read_test(task, reader)
+        weights = [source.weight for source in self.sources["train"]]
         labelled_rows = len(train)
         if self.sources["unlabelled"]:
             train = append_unlabelled(train, self._read_texts("unlabelled", task), reader)
+            weights += [1.0] * len(self.sources["unlabelled"])
             self.notes.append(f"{self.name}: {len(train) - labelled_rows:,} texts without labels are for its teachers")
-        unlabelled_rows = len(train) - labelled_rows
-        return TaskData(task, train, dev, select, test, self.row_group, self.notes, unlabelled_rows)
+        return TaskData(
+            task,
+            train,
+            dev,
+            select,
+            test,
+            self.row_group,
+            self.notes,
+            unlabelled_rows=len(train) - labelled_rows,
+            visits=SourceVisits.of(train.files, weights),
+        )
+
+    def _leave_out(self, train: Dataset, dev: Dataset) -> Dataset:
+        """Without extra rows that dev or test has, or that repeat others."""
+        if self.extra_rows is None:
+            return train
+        train = self.extra_rows.leave_out(train, dev.texts, "dev")
+        if self.sources["test"]:
+            columns = Columns(self.columns.text, None, self.columns.id)
+            test = read_rows(self.sources["test"], self.root, "test", columns, self._location("test"))
+            train = self.extra_rows.leave_out(train, test.texts, "test")
+        return self.extra_rows.leave_out_repeats(train)
+
+    def _leave_out_selected(self, train: Dataset, select: Dataset | None) -> Dataset:
+        """Without extra rows that the part has which chooses checkpoints; then a note of all that was left out."""
+        if self.extra_rows is None:
+            return train
+        if select is not None:
+            train = self.extra_rows.leave_out(train, select.texts, "dev")
+        self.notes += [f"{self.name}: {note}" for note in self.extra_rows.notes(train)]
+        if not len(train):
+            raise UserError(
+                f"{self._location('train')}: every row is left out: its text is in dev or test (leave_out).",
+                code="no-rows",
+            )
+        return train
 
     def _location(self, key: str) -> str:
         return self.recipe.location("tasks", self.name, key)
@@ -243,7 +307,8 @@ class _TaskLoader:
         """None where the labels are not there, or say nothing: hidden ones are often written as −1."""
         names = set(label_columns(self.columns))
         for source in self.sources["test"]:
-            if not names <= set(next(read_chunks(source, self.root, "test")).columns):
+            named_source = name_lines(source, self.columns.text, self.columns.label)
+            if not names <= set(next(read_chunks(named_source, self.root, "test")).columns):
                 return None
         try:
             return label_rows(self._read("test"), reader, self.skip_bad, self._location("test"), blanks=True)
@@ -277,22 +342,29 @@ class _TaskLoader:
             rows = f"{len(select):,} rows of train are held out"
             self.notes.append(f"{self.name}: {rows} to choose checkpoints on (evaluate.select)")
             return train, select
-        if len(train) < FEWEST_ROWS:
+        eligible = len(self._eligible(train))
+        if eligible < FEWEST_ROWS:
             self.notes.append(f"{self.name}: too few rows to hold some out, so its dev chooses checkpoints")
             return train, None
-        return self._hold_out(train, "select", max(SELECTED_SHARE, min(MOST_SELECTED, USEFUL_SELECTED / len(train))))
+        return self._hold_out(train, "select", max(SELECTED_SHARE, min(MOST_SELECTED, USEFUL_SELECTED / eligible)))
+
+    def _eligible(self, dataset: Dataset) -> np.ndarray:
+        """The rows that may be held out: those that are not extra."""
+        if self.extra_rows is None:
+            return np.arange(len(dataset))
+        return np.flatnonzero(self.extra_rows.are_base(dataset))
 
     def _leave_out_fold(self, train: Dataset) -> Dataset:
-        fold = self.settings.leave_out
+        fold = self.settings.without_fold
         if fold is None:
             return train
         kept = train.take(np.flatnonzero(fold_of_rows(train, fold.of, self.row_group or self.name) != fold.number - 1))
         if not kept.labelled.any() or len(kept) == len(train):
             raise UserError(
-                f"{self._location('leave_out')}: {len(train):,} rows are too few for {fold.of} folds.",
+                f"{self._location('without_fold')}: {len(train):,} rows are too few for {fold.of} folds.",
                 code="too-few-rows",
             )
-        self.notes.append(f"{self.name}: {len(train) - len(kept):,} rows of train are left out (leave_out)")
+        self.notes.append(f"{self.name}: {len(train) - len(kept):,} rows of train are left out (without_fold)")
         return kept
 
     def _hold_out(self, dataset: Dataset, split: str, share: float) -> tuple[Dataset, Dataset]:
@@ -302,15 +374,19 @@ class _TaskLoader:
         So does every seed: runs that differ in nothing but the seed are measured on the same examples.
         """
         instead = "name `dev`" if split == "dev" else "leave out evaluate.select"
-        if len(dataset) < 2:
+        eligible = self._eligible(dataset)
+        if len(eligible) < 2:
             raise UserError(
                 f"{self._location('train')}: one row is too few to hold out a {split} set; {instead}.",
                 code="too-few-rows",
             )
-        order = generator(0, split, self.row_group or self.name).permutation(len(dataset))
-        count = min(len(dataset) - 1, max(1, round(len(dataset) * share)))
-        kept_rows, held_out_rows = hold_out_rows(dataset, order, count)
-        train, held_out = dataset.take(kept_rows), dataset.take(held_out_rows)
+        order = generator(0, split, self.row_group or self.name).permutation(len(eligible))
+        count = min(len(eligible) - 1, max(1, round(len(eligible) * share)))
+        candidates = dataset if len(eligible) == len(dataset) else dataset.take(eligible)
+        _, held_out_places = hold_out_rows(candidates, order, count, self.symmetric)
+        is_held_out = np.zeros(len(dataset), dtype=bool)
+        is_held_out[eligible[held_out_places]] = True
+        train, held_out = dataset.take(np.flatnonzero(~is_held_out)), dataset.take(np.flatnonzero(is_held_out))
         if not train.labelled.any() or not held_out.labelled.any():
             raise UserError(
                 f"{self._location('train')}: too few labelled rows to hold out a {split} set; {instead}.",

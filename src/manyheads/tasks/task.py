@@ -31,6 +31,8 @@ class Task:
     loss: SavedPart
     output: SavedPart = field(default_factory=lambda: PartConfig(name="raw"))
     head_of: str | None = None  # the task whose head this one uses
+    symmetric: bool = False  # training draws the order of a pair's texts; never where the encoding has none
+    both_orders: bool = False  # predictions are the mean over both orders of a pair
     offset: float = 0.0  # the head works on (label − offset) / unit where labels are numbers
     unit: float = 1.0
     bounds: tuple[float, float] | None = None  # smallest and largest number: declared, else train's

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from manyheads.data.source_visits import SourceVisits
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.samplers import Batch
@@ -28,10 +29,15 @@ class Datasets:
     )  # of train that are evaluated: evaluate.train_examples
     notes: list[str] = field(default_factory=list)  # what was noticed when the files were read
     unlabelled: frozenset[str] = frozenset()  # tasks that also train on rows without a label, as teachers predict them
+    visits: dict[str, SourceVisits] = field(default_factory=dict)  # of tasks whose sources have weights
 
     @property
     def selects_on_dev(self) -> bool:
         return self.selection is self.dev
+
+    def pass_size(self, task: str) -> int:
+        """How many examples a pass over a task's train data has."""
+        return self.visits[task].size if task in self.visits else len(self.train[task])
 
     def usable(self, rounds: list[Round], paused: Collection[str] = ()) -> list[Round]:
         """The rounds without inactive and paused tasks, and without rows that have no label for their task, unless it

@@ -97,7 +97,7 @@ class FrozenCache:
         passes = self._passes(phase)
         entries: list[CacheEntry] = []
         for task in tasks:
-            if passes.get(task, 0.0) < WORTH or task in perturbed or task not in self.datasets.selection:
+            if passes.get(task, 0.0) < WORTH or task in perturbed or not self._has_fixed_inputs(task):
                 continue
             for split, data in self._splits(task, phase).items():
                 lengths = _lengths(self.model, data, whole)
@@ -106,6 +106,15 @@ class FrozenCache:
                     break
                 entries.append(CacheEntry(task, split, data, layer, whole, lengths, size))
         return entries
+
+    def _has_fixed_inputs(self, task: str) -> bool:
+        """Whether a task is active, and reads its texts in one order."""
+        if task not in self.datasets.selection:
+            return False
+        if self.model.tasks[task].symmetric:
+            self.reporter.say(f"frozen layers: {task} draws the order of its pairs; computed anew each time")
+            return False
+        return True
 
     def _last_frozen_layer(self, phase: Phase) -> int:
         """Up to which layer nothing learns, drops out, or is read by a head below it; 0 is none."""

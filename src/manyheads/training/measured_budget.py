@@ -48,7 +48,7 @@ def measure_budget(
     seconds_per_example = _time_steps(recipe, model, datasets, schedule, autocast, processes, teaching)
     seconds = PLANNED_SHARE * 60 * budget.minutes
     predicted = _predicted_examples(recipe, datasets, epochs=1)
-    one_pass = sum(len(tokens) for tokens in datasets.train.values())
+    one_pass = sum(map(datasets.pass_size, datasets.train))
     examples = 0.0
     for _ in range(3):  # more epochs are evaluated more often
         examples = seconds / seconds_per_example - FORWARD_SHARE * predicted

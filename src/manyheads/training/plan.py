@@ -152,7 +152,7 @@ def _count(model: ManyHeads, datasets: Datasets, schedule: Schedule) -> list[Tas
     last_steps = set(epoch_ends)
     for step in range(schedule.steps):
         for batch in batches_of(datasets.usable(schedule.rounds(step))):
-            row_counts[batch.task][batch.indices] += 1
+            np.add.at(row_counts[batch.task], batch.indices, 1)  # a batch may hold a row twice
             batches[batch.task] += 1
             examples_in_epoch[batch.task] += len(batch.indices)
         if step + 1 in last_steps:
@@ -166,16 +166,17 @@ def _count(model: ManyHeads, datasets: Datasets, schedule: Schedule) -> list[Tas
         data, batch_size, counts = datasets.train[name], schedule.batch_sizes[name], row_counts[name]
         trained_on = datasets.trained_on(name)
         rows = int(trained_on.sum())
+        one_pass = rows * datasets.pass_size(name) / len(data)  # of rows that the task learns from
         plans.append(
             TaskPlan(
                 task=name,
                 examples=rows,
                 batch_size=batch_size,
-                batches_per_pass=-(-len(data) // batch_size),
+                batches_per_pass=-(-datasets.pass_size(name) // batch_size),
                 batches=batches[name],
                 batches_per_epoch=batches[name] / len(epoch_ends),
-                passes=examples[name] / rows,
-                passes_per_epoch=largest_epoch[name] / rows,
+                passes=examples[name] / one_pass,
+                passes_per_epoch=largest_epoch[name] / one_pass,
                 most_seen=int(counts.max()),
                 never_seen=int((counts[trained_on] == 0).sum()),
                 share_of_batches=batches[name] / all_batches,

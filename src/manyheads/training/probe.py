@@ -25,6 +25,7 @@ from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.losses import Loss
 from manyheads.parts.pooling import pooling_of
+from manyheads.seeding import generator
 from manyheads.tasks.task import PARTS, Task
 from manyheads.training.datasets import Datasets
 from manyheads.training.head_warmup import STEPS, warm_up_heads
@@ -85,7 +86,12 @@ class Prober:
         data = self.datasets.train[task]
         tokens = sum(int(column.lengths.sum()) for column in data.texts)
         most_rows = max(1, most_tokens * len(data) // max(1, tokens))
-        return fixed_subset(data, most_rows, self.recipe.seed)
+        if task not in self.datasets.visits:
+            return fixed_subset(data, most_rows, self.recipe.seed)
+        rows_name, seed = data.row_group or task, self.recipe.seed
+        visited = np.unique(self.datasets.visits[task].rows_of_pass(0, seed, rows_name))
+        rows = generator(seed, "evaluate", rows_name).permutation(visited)
+        return np.sort(rows[data.examples.labelled[rows]][:most_rows])
 
     def run(self, kept: set[str]) -> Probe:
         """Give every head its start, but those of `kept` tasks, which are trained already; measure the baseline."""

@@ -15,6 +15,7 @@ from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
 from manyheads.encoder.loading import LoadedEncoder, load_encoder
 from manyheads.errors import UserError
+from manyheads.inference.both_orders import relative_cost
 from manyheads.inference.evaluate import fixed_subset
 from manyheads.model.head import IncompatiblePart
 from manyheads.model.multitask import ManyHeads
@@ -89,12 +90,14 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
     teaching = build_teaching(recipe, loaded, datasets.train)
     budget = recipe.training.budget
     if budget is not None and budget.minutes is not None:
-        trial = _plan_schedule(with_examples(recipe, sum(map(len, datasets.train.values()))), model, datasets)
+        one_pass = sum(map(datasets.pass_size, datasets.train))
+        trial = _plan_schedule(with_examples(recipe, one_pass), model, datasets)
         examples = measure_budget(recipe, model, datasets, trial, accelerator.autocast, processes, teaching)
         reporter.say(f"budget: {budget.minutes:g} minutes are about {examples:,} examples on this machine")
         recipe = with_examples(recipe, examples)
     schedule = _plan_schedule(recipe, model, datasets)
     datasets.notes.extend(_truncation_notes(model, datasets))
+    datasets.notes.extend(_both_orders_notes(model, datasets))
     layer_factors = _layer_factors(recipe, encoder.encoder.depth)
     optimizer = build_optimizer(model, recipe.training, schedule.scalarizers, layer_factors)
     backward = Backward(model, datasets.train, recipe.training.tokens_per_pass, accelerator.autocast, processes)
@@ -171,29 +174,27 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
             train_rows[name] = fixed_subset(splits["train"][name], recipe.evaluate.train_examples, recipe.seed)
     notes = [note for data in loaded.values() for note in data.notes]
     return Datasets(
-        splits["train"],
-        splits["dev"],
-        selection,
-        selection_rows,
-        splits["test"],
-        train_rows,
-        notes,
-        _with_unlabelled_rows(loaded),
+        train=splits["train"],
+        dev=splits["dev"],
+        selection=selection,
+        selection_rows=selection_rows,
+        test=splits["test"],
+        train_rows=train_rows,
+        notes=notes,
+        unlabelled=frozenset(name for name, data in loaded.items() if data.unlabelled_rows),
+        visits={name: data.visits for name, data in loaded.items() if data.visits is not None},
     )
-
-
-def _with_unlabelled_rows(loaded: dict[str, TaskData]) -> frozenset[str]:
-    return frozenset(name for name, data in loaded.items() if data.unlabelled_rows)
 
 
 def _plan_schedule(recipe: Recipe, model: ManyHeads, datasets: Datasets) -> Schedule:
     sampler_input = SamplerInput(
-        sizes={name: len(tokens) for name, tokens in datasets.train.items()},
+        sizes={name: datasets.pass_size(name) for name in datasets.train},
         batch_sizes={name: task.batch_size or recipe.training.batch_size for name, task in recipe.tasks.items()},
         seed=recipe.seed,
         row_groups={name: tokens.row_group for name, tokens in datasets.train.items()},
         round_size=recipe.training.batch_size,
         whole_batch=frozenset(name for name in model.tasks if model.head(name).loss.whole_batch),
+        visits=datasets.visits,
     )
     schedule = plan_schedule(recipe, sampler_input)
     for phase in schedule.phases:
@@ -213,6 +214,13 @@ def _truncation_notes(model: ManyHeads, datasets: Datasets) -> Iterator[str]:
             count = data.too_long(model)
             if count:
                 yield f"{name}: {count:,} of {len(data):,} {split} inputs are cut to {model.max_length} tokens"
+
+
+def _both_orders_notes(model: ManyHeads, datasets: Datasets) -> Iterator[str]:
+    for name, data in datasets.dev.items():
+        if data.task.both_orders:
+            cost = relative_cost(model, data)
+            yield f"{name}: predictions are the mean over both orders of a pair, at {cost:.2f} times the tokens"
 
 
 def machine_facts(recipe: Recipe, processes: Processes) -> dict[str, str | int]:

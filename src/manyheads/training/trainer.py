@@ -299,7 +299,7 @@ class Trainer:
             "metrics": evaluation.metrics,
             "overall": evaluation.overall,
         }
-        folds = {name: settings.leave_out for name, settings in self.recipe.tasks.items() if settings.leave_out}
+        folds = {name: settings.without_fold for name, settings in self.recipe.tasks.items() if settings.without_fold}
         if folds:
             description[LEFT_OUT] = {name: fold.model_dump() for name, fold in folds.items()}
         return description

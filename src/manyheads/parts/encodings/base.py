@@ -24,6 +24,7 @@ class Encoding(nn.Module):
     texts: int  # how many text columns it takes
     single_texts = slice(None)  # which of an example's inputs hold one text each
     gives: Literal["features", "cosine", "similarity"] = "features"  # the last two are predictions, from 0 to 1
+    symmetric = False  # whether a pair gives the same in both orders
     pooling = "trained"  # the pooling it has where a recipe names none
     features: int  # length of a feature vector
     group: str | None = None  # tasks with the same group share `layer`

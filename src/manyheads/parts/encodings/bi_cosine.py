@@ -19,6 +19,7 @@ class BiCosine(PairOfInputs):
     """
 
     gives = "cosine"
+    symmetric = True
     pooling = "mean"
 
     def __init__(self, width: int) -> None:

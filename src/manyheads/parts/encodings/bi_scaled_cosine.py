@@ -21,6 +21,7 @@ class BiScaledCosine(PairOfInputs):
     """
 
     gives = "similarity"
+    symmetric = True
     pooling = "mean"
 
     def __init__(self, width: int, *, start: Positive = 1.0, learnable: bool = True) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from manyheads.data.source_visits import SourceVisits
 from manyheads.seeding import generator
 
 
@@ -26,7 +27,7 @@ class Batch:
 class SamplerInput:
     """What a sampler draws from, and for how long."""
 
-    sizes: dict[str, int]
+    sizes: dict[str, int]  # examples of one pass over each task: its rows, each as often as its source's weight says
     batch_sizes: dict[str, int]
     seed: int
     epochs: int = 1
@@ -34,6 +35,7 @@ class SamplerInput:
     round_size: int = 16  # examples of a round, for samplers that mix tasks in it
     examples: int | None = None  # of the whole training, where the recipe has such a budget
     whole_batch: frozenset[str] = frozenset()  # tasks whose loss compares the examples of a batch
+    visits: dict[str, SourceVisits] = field(default_factory=dict)  # of tasks whose sources have weights
 
     def batches(self, task: str) -> int:
         """Of one pass over a task; the last may be short."""
@@ -42,6 +44,21 @@ class SamplerInput:
     def unit(self, task: str) -> int:
         """How many examples of a task must stay together."""
         return min(self.batch_sizes[task], self.sizes[task]) if task in self.whole_batch else 1
+
+    def rows_name(self, task: str) -> str:
+        """By which the draws of a task's rows are seeded: that of its rows, where other tasks read them too."""
+        return self.row_groups.get(task) or task
+
+    def rows_at(self, task: str, number_of_pass: int, places: np.ndarray) -> np.ndarray:
+        """The rows at some places of a pass: the same numbers, unless the task's sources have weights."""
+        if task not in self.visits:
+            return places
+        return self.visits[task].rows_of_pass(number_of_pass, self.seed, self.rows_name(task))[places]
+
+    def pass_order(self, task: str, number_of_pass: int) -> np.ndarray:
+        """[size] the rows of one pass over a task, in a random order."""
+        rng = generator(self.seed, "order", self.rows_name(task), number_of_pass)
+        return self.rows_at(task, number_of_pass, rng.permutation(self.sizes[task]))
 
     def same_rows(self, task: str, other: str) -> bool:
         """Whether two tasks read the same rows."""
@@ -104,17 +121,16 @@ class Passes:
     """
 
     def __init__(self, sampler_input: SamplerInput, task: str, batch_size: int | None = None) -> None:
-        self.task, self.size, self.seed = task, sampler_input.sizes[task], sampler_input.seed
+        self.sampler_input, self.task = sampler_input, task
         self.batch_size = batch_size or sampler_input.batch_sizes[task]
-        self.batches = -(-self.size // self.batch_size)  # per pass; the last may be short
-        self.row_group = sampler_input.row_groups.get(task) or task
+        self.batches = -(-sampler_input.sizes[task] // self.batch_size)  # per pass; the last may be short
         self._pass = -1
         self._order = np.empty(0, dtype=np.int64)
 
     def batch(self, number: int) -> Batch:
         number_of_pass, location = divmod(number, self.batches)
         if number_of_pass != self._pass:  # one permutation at a time is kept
-            self._order = generator(self.seed, "order", self.row_group, number_of_pass).permutation(self.size)
+            self._order = self.sampler_input.pass_order(self.task, number_of_pass)
             self._pass = number_of_pass
         return Batch(self.task, self._order[location * self.batch_size : (location + 1) * self.batch_size])
 

@@ -38,8 +38,8 @@ class ExampleStream:
     """One task's endless examples: pass after pass, each in a fresh random order. Tasks of the same rows share it."""
 
     def __init__(self, sampler_input: SamplerInput, task: str) -> None:
-        self.size, self.seed = sampler_input.sizes[task], sampler_input.seed
-        self.row_group = sampler_input.row_groups.get(task) or task
+        self.sampler_input, self.task = sampler_input, task
+        self.size = sampler_input.sizes[task]
         self._pass = -1
         self._order = np.empty(0, dtype=np.int64)
 
@@ -55,7 +55,7 @@ class ExampleStream:
 
     def _pass_order(self, number: int) -> np.ndarray:
         if number != self._pass:  # one permutation at a time is kept
-            self._order = generator(self.seed, "order", self.row_group, number).permutation(self.size)
+            self._order = self.sampler_input.pass_order(self.task, number)
             self._pass = number
         return self._order
 
@@ -89,8 +89,7 @@ class Mixture(Epochs):
         self.units = {task: sampler_input.unit(task) for task in sampler_input.sizes}
         self.offsets: dict[str, int] = {}
         for task in sampler_input.sizes:
-            row_group = sampler_input.row_groups.get(task) or task
-            rng = generator(sampler_input.seed, "offset", row_group)
+            rng = generator(sampler_input.seed, "offset", sampler_input.rows_name(task))
             self.offsets[task] = int(rng.integers(self.rounds * self.units[task]))
         self.batch_sizes = {task: max(1, round(count / self.rounds)) for task, count in self.examples.items()}
         ends = np.linspace(0, self.rounds, sampler_input.epochs + 1).round().astype(int)

@@ -23,10 +23,11 @@ class FreshSample:
     """
 
     def __init__(self, sampler_input: SamplerInput, task: str, examples: int, draw: Draw = "fresh") -> None:
-        self.task, self.size, self.seed = task, sampler_input.sizes[task], sampler_input.seed
+        self.sampler_input, self.task, self.seed = sampler_input, task, sampler_input.seed
+        self.size = sampler_input.sizes[task]
         self.batch_size = sampler_input.batch_sizes[task]
         self.examples = min(examples, self.size)
-        self.row_group = sampler_input.row_groups.get(task) or task
+        self.rows_name = sampler_input.rows_name(task)
         self.draw = draw
         self._epoch = -1
         self._drawn = np.empty(0, dtype=np.int64)
@@ -39,10 +40,10 @@ class FreshSample:
         epoch, location = divmod(number, self.batches)
         if epoch != self._epoch:
             part_of = 0 if self.draw == "fixed" else epoch
-            part = generator(self.seed, "sample", self.row_group, part_of).permutation(self.size)[: self.examples]
+            part = generator(self.seed, "sample", self.rows_name, part_of).permutation(self.size)[: self.examples]
             if self.draw == "fixed" and epoch:
-                part = part[generator(self.seed, "sample order", self.row_group, epoch).permutation(self.examples)]
-            self._drawn, self._epoch = part, epoch
+                part = part[generator(self.seed, "sample order", self.rows_name, epoch).permutation(self.examples)]
+            self._drawn, self._epoch = self.sampler_input.rows_at(self.task, part_of, part), epoch
         return Batch(self.task, self._drawn[location * self.batch_size : (location + 1) * self.batch_size])
 
 

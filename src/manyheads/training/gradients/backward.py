@@ -84,9 +84,9 @@ class Backward:
         self.constant_losses: dict[str, float] = {}  # task → that of the best constant prediction
         self.scales: dict[str, float] = {}  # what losses are divided by, in the step under way
         self.teaching: Teaching | None = None  # what tasks learn besides their labels
-        self.step_number = 0  # of the step under way
         self.tables = WholeTables()
         self.regularisers: Sequence[Regulariser] = ()  # of the step under way
+        self.seeds = (0, 0)  # of the step under way: the run's, the step's number
 
     def step(
         self,
@@ -132,8 +132,7 @@ class Backward:
         return done
 
     def _begin(self, combination: Combination, regularisers: Sequence[Regulariser], seeds: tuple[int, int]) -> None:
-        self.regularisers = regularisers
-        self.step_number = seeds[1]
+        self.regularisers, self.seeds = regularisers, seeds
         self.scales = self.constant_losses if combination.loss_scale == "constant" else {}
 
     def _taken(self, tasks: list[str], combination: Combination) -> TaskGradients:
@@ -220,7 +219,7 @@ class Backward:
                         has_states = self.data[batch.task].frozen is not None
                         groups.setdefault((has_states, *self._on(batch.task)), []).append(batch)
                 for group in groups.values():
-                    for passing in split_passes(self.model, self.data, group, self.tokens_per_pass):
+                    for passing in split_passes(self.model, self.data, group, self.tokens_per_pass, self.seeds):
                         passes.append(RoundPass(passing, round_divisors))
         return passes_of
 
@@ -343,7 +342,7 @@ class Backward:
         labels = data.labels[rows] if words is None else data.word_labels(rows)
         labels, loss = labels.to(outputs.device), self.model.head(task).loss
         if self.teaching is not None and task in self.teaching:
-            values = self.teaching.losses(loss, task, rows, outputs, labels, self.step_number)
+            values = self.teaching.losses(loss, task, rows, outputs, labels, self.seeds[1])
         else:
             values = loss(outputs, labels)
         if values.shape != (len(labels),):

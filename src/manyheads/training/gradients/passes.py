@@ -10,6 +10,7 @@ from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.samplers import Batch
 from manyheads.tokens.budget import split_by_tokens
 from manyheads.tokens.packing import Sequence, merge_equal
+from manyheads.training.gradients.pair_order import drawn_inputs
 
 Pass = list[tuple[str, list[int], Inputs]]  # (task, rows, their encoder inputs)
 Group = list[tuple[str, int, list[Sequence]]]  # examples that stay in one pass: (task, row, its encoder inputs)
@@ -23,9 +24,14 @@ class RoundPass(NamedTuple):
 
 
 def split_passes(
-    model: ManyHeads, data: dict[str, TaskTokens], batches: list[Batch], tokens_per_pass: int
+    model: ManyHeads,
+    data: dict[str, TaskTokens],
+    batches: list[Batch],
+    tokens_per_pass: int,
+    seeds: tuple[int, int] = (0, 0),
 ) -> list[Pass]:
-    """A round's examples in their order, cut where the next would exceed the budget of tokens.
+    """A round's examples in their order, cut where the next would exceed the budget of tokens. `seeds` (the run's, the
+    step's number) draw the order of pairs that have none.
 
     Examples of one row that several tasks drew stay together, so that the row is encoded once; so does the batch of a
     loss that compares its examples.
@@ -38,7 +44,7 @@ def split_passes(
         whole_batch = model.head(batch.task).loss.whole_batch
         for row in batch.indices.tolist():
             key = ("batch", batch.task) if whole_batch else ("row", tokens.row_group or batch.task, row)
-            groups.setdefault(key, []).append((batch.task, row, tokens.inputs(model, row)))
+            groups.setdefault(key, []).append((batch.task, row, drawn_inputs(model, tokens, row, seeds)))
     return [_by_task(passing) for passing in split_by_tokens(groups.values(), _tokens, tokens_per_pass)]
 
 
