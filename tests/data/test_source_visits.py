@@ -143,6 +143,14 @@ def test_the_probe_reads_the_rows_of_a_pass(toy_recipe: ToyRecipe, toy_data: Pat
     assert Counter(setup.datasets.train["mood"].examples.files[chosen].tolist()) == {0: 40, 1: 3}
 
 
+def test_texts_without_labels_come_once_in_every_pass(toy_recipe: ToyRecipe, toy_data: Path) -> None:
+    (toy_data / "texts.csv").write_text("id,sentence\n" + "".join(f"u{row},text {row}\n" for row in range(7)))
+    task = {"train": {"file": "mood.csv", "weight": 2}, "unlabelled": "texts.csv", "dev": "mood.csv"}
+    data = load_tasks(load_recipe(toy_recipe(tasks={"mood": task})))["mood"]
+    assert data.unlabelled_rows == 7
+    assert data.pass_size == 2 * (len(data.train) - 7) + 7
+
+
 @pytest.mark.parametrize("source", [{"weight": 0}, {"weight": 101}, {"limit": 0}, {"leave_out": ["train"]}])
 def test_impossible_values_are_refused(toy_recipe: ToyRecipe, source: dict[str, Any]) -> None:
     tasks = {"mood": {"train": {"file": "mood.csv", **source}}}
