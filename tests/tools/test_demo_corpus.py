@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -281,22 +282,26 @@ def test_reviews_are_of_many_things() -> None:
 # --- paraphrase and similarity follow theirs
 
 
-def epoch_description(text: str, groups: list[tuple[str, ...]]) -> str:
-    """The text with every wording replaced by the first of its group."""
+def first_wordings(groups: list[tuple[str, ...]]) -> Callable[[str], str]:
+    """What replaces every wording in a text by the first of its group."""
     first = {wording.lower(): group[0].lower() for group in groups for wording in group}
     longest = sorted(first, key=len, reverse=True)
-    pattern = r"\b(" + "|".join(map(re.escape, longest)) + r")\b"
-    return re.sub(r"\ban\b", "a", re.sub(pattern, lambda found: first[found[0]], text.lower()))
+    pattern = re.compile(r"\b(" + "|".join(map(re.escape, longest)) + r")\b")
+
+    def replace(text: str) -> str:
+        return re.sub(r"\ban\b", "a", pattern.sub(lambda found: first[found[0]], text.lower()))
+
+    return replace
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS)
 def test_synonyms_keep_a_question_and_other_changes_do_not(split: str) -> None:
     fillers = demo_corpus.FILLERS["train" if split == "train" else "held"]
-    groups = [group for kind in fillers.values() for group in kind]
+    with_first_wordings = first_wordings([group for kind in fillers.values() for group in kind])
     equal = swapped = changed = reworded = 0
     for row in rows_of("paraphrase", split):
-        one, two = (epoch_description(row[side], groups) for side in ("sentence1", "sentence2"))
+        one, two = (with_first_wordings(row[side]) for side in ("sentence1", "sentence2"))
         if one == two:
             equal += 1
             assert row["is_duplicate"] == "1", row
@@ -330,14 +335,18 @@ def test_shared_words_do_not_tell_duplicates(split: str) -> None:
 @pytest.mark.parametrize("split", SPLITS)
 def test_duplicates_ask_one_question_and_easy_negatives_come_from_elsewhere(split: str) -> None:
     families = demo_corpus.QUESTIONS["train" if split == "train" else "held"]
-    lines = [(number, line) for number, family in enumerate(families) for line in family]
+    patterns: list[tuple[int, str, re.Pattern[str]]] = []
+    for number, family in enumerate(families):
+        for line in family:
+            wordings = (re.escape(wording.strip()) for wording in re.sub(r"\ban\b", "a", line).split("|"))
+            pattern = "|".join(re.sub(r"\\{\w+\\}", ".+", wording) for wording in wordings)
+            patterns.append((number, line, re.compile(pattern)))
 
     def asked(text: str) -> tuple[int, str]:
         """The family and the line whose wording a question has."""
-        for number, line in lines:
-            wordings = (re.escape(wording.strip()) for wording in re.sub(r"\ban\b", "a", line).split("|"))
-            pattern = "|".join(re.sub(r"\\{\w+\\}", ".+", wording) for wording in wordings)
-            if re.fullmatch(pattern, re.sub(r"\ban\b", "a", text)):
+        question = re.sub(r"\ban\b", "a", text)
+        for number, line, pattern in patterns:
+            if pattern.fullmatch(question):
                 return number, line
         raise AssertionError(f"no wording fits {text!r}")
 
@@ -366,10 +375,12 @@ def test_similarity_agrees_with_what_is_common(split: str) -> None:
     groups += [group for details in demo_corpus.DETAILS[pool].values() for group in details]
     known = [{group[0].lower() for line in topic for group in line} for topic in topics]
 
+    with_first_wordings = first_wordings(groups)
+    phrases = {group[0].lower(): f" {re.sub('^an ', 'a ', group[0].lower())} " for group in groups}
+
     def parts(sentence: str) -> set[str]:
-        said = f" {epoch_description(sentence.strip('.').replace(',', ''), groups)} "
-        names = {group[0].lower() for group in groups}
-        return {name for name in names if f" {re.sub('^an ', 'a ', name)} " in said}
+        said = f" {with_first_wordings(sentence.strip('.').replace(',', ''))} "
+        return {name for name, phrase in phrases.items() if phrase in said}
 
     seen = Counter[str]()
     for row in rows_of("similarity", split):
