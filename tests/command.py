@@ -10,6 +10,8 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,10 +21,20 @@ from pathlib import Path
 from typing import Any
 
 SERVER = """
-import json, os, sys, traceback
-import accelerate, datasets, scipy.stats, sklearn.metrics, torch._dynamo, torchjd.aggregation
-import transformers, transformers.models.bert
-import manyheads.cli.app, manyheads.cli.demo, manyheads.cli.doctor, manyheads.training.loop
+import gc, importlib, json, os, pkgutil, sys, traceback
+import accelerate, datasets, pyarrow.parquet, scipy.stats, sklearn.metrics, torch._dynamo, torchjd.aggregation
+import matplotlib.backends.backend_agg, matplotlib.backends.backend_svg, matplotlib.figure
+import transformers, transformers.models.bert, uvicorn
+import manyheads
+os.fsync = lambda descriptor: None  # as in conftest.py
+for module in pkgutil.walk_packages(manyheads.__path__, "manyheads."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+manyheads.config.defaults.read_defaults("0.1")
+for part in manyheads.registry.parts():
+    part.options
+gc.collect()
+gc.freeze()  # a child that looked through all of these objects for garbage would copy their pages
 parents = []  # of commands
 for line in sys.stdin:
     job = json.loads(line)
@@ -48,7 +60,7 @@ for line in sys.stdin:
     exec(job["before"])
     code = 0
     try:
-        manyheads.cli.main()
+        exec(job["program"])
     except SystemExit as exit:
         code = exit.code or 0
     except BaseException:
@@ -62,6 +74,10 @@ for parent in parents:
 os._exit(0)
 """
 
+
+COMMAND_LINE = "manyheads.cli.main()"
+SECONDS_OF_TWO = 300.0  # that two processes may take together
+SECONDS_TO_FAIL_TOO = 20.0  # that the second of two processes has after the first has failed
 
 # `before` of a study command: its runs are forked from its own warm process too, in place of new interpreters
 FORKED_RUNS = """
@@ -78,6 +94,7 @@ class ForkedRun:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         os.dup2(stderr.fileno(), 2)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # locks of other runs among them
         os.environ.clear()
         os.environ.update(env)
         sys.argv = ["manyheads", *command[3:]]
@@ -130,11 +147,20 @@ class Started:
     def kill(self, signal: int) -> None:
         os.kill(self.process, signal)
 
+    @property
+    def _code_file(self) -> Path:
+        return Path(self.folder.name) / "code"
+
+    def has_ended(self) -> bool:
+        return self._code_file.exists()
+
+    def has_failed(self) -> bool:
+        return self.has_ended() and int(self._code_file.read_text()) != 0
+
     def wait(self) -> subprocess.CompletedProcess[str]:
-        code_file = Path(self.folder.name) / "code"
-        while not code_file.exists():
+        while not self.has_ended():
             time.sleep(0.005)
-        code = int(code_file.read_text())
+        code = int(self._code_file.read_text())
         found = [(Path(self.folder.name) / name).read_text() for name in ("stdout", "stderr")]
         self.folder.cleanup()
         return subprocess.CompletedProcess(self.words, code, *found)
@@ -159,8 +185,14 @@ def _end(server: subprocess.Popen[str]) -> None:
     server.wait()
 
 
-def start(*words: str | Path, stdin: str = "", before: str = "") -> Started:
-    """Start a command; `before` is code that its process runs first."""
+def start(
+    *words: str | Path,
+    stdin: str = "",
+    before: str = "",
+    program: str = COMMAND_LINE,
+    env: dict[str, str] | None = None,
+) -> Started:
+    """Start a command; `before` is code that its process runs first, `program` one that it runs instead."""
     server = _warm()
     assert server.stdin
     assert server.stdout
@@ -169,7 +201,13 @@ def start(*words: str | Path, stdin: str = "", before: str = "") -> Started:
     for name, file in files.items():
         Path(file).write_text(stdin if name == "stdin" else "")
     files["code"] = str(Path(folder.name) / "code")
-    job: dict[str, Any] = {"words": list(map(str, words)), "env": dict(os.environ), "before": before, **files}
+    job: dict[str, Any] = {
+        "words": list(map(str, words)),
+        "env": {**os.environ, **(env or {})},
+        "before": before,
+        "program": program,
+        **files,
+    }
     server.stdin.write(json.dumps(job) + "\n")
     server.stdin.flush()
     return Started(int(server.stdout.readline()), folder, job["words"])
@@ -190,6 +228,42 @@ def manyheads(
         timeout=300,
         check=False,
     )
+
+
+def start_two(*words: str | Path, program: str = COMMAND_LINE) -> list[Started]:
+    """Two processes of one training, which find each other by the environment that torchrun would give them."""
+    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    common["OMP_NUM_THREADS"] = "1"
+    processes = []
+    for rank in ("0", "1"):
+        processes.append(start(*words, program=program, env={**common, "RANK": rank, "LOCAL_RANK": rank}))
+    return processes
+
+
+def wait_for_two(processes: list[Started]) -> subprocess.CompletedProcess[str]:
+    """What both of them said. As under torchrun, one that fails takes the other with it."""
+    until = time.monotonic() + SECONDS_OF_TWO
+    while not any(process.has_failed() for process in processes) and time.monotonic() < until:
+        if all(process.has_ended() for process in processes):
+            break
+        time.sleep(0.005)
+    until = time.monotonic() + SECONDS_TO_FAIL_TOO
+    while not all(process.has_ended() for process in processes) and time.monotonic() < until:
+        time.sleep(0.005)
+    for process in processes:
+        if not process.has_ended():
+            process.kill(signal.SIGKILL)
+    results = [process.wait() for process in processes]
+    failures = [result.returncode for result in results if result.returncode]
+    stdout, stderr = "".join(result.stdout for result in results), "".join(result.stderr for result in results)
+    return subprocess.CompletedProcess(results[0].args, failures[0] if failures else 0, stdout, stderr)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def check_refused(result: subprocess.CompletedProcess[str], *expected: str) -> None:

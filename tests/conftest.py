@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import shutil
@@ -19,11 +20,19 @@ hypothesis.settings.register_profile("same", derandomize=True, deadline=None, su
 hypothesis.settings.load_profile("same")
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may wait for a network
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.fsync = lambda descriptor: None  # no test pulls the plug; tests/storage/test_files.py sees that files are synced
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")  # some virtual machines advertise AMX and crash on it
 
 from manyheads.encoder.toy import WORDS, write_toy_encoder  # noqa: E402  (after the environment is set)
 from report_fixtures import finished_study, hostile_run, other_run, report_runs, smoke_run  # noqa: E402, F401  (used by name)
 from saved_models import model_folder, saved_model  # noqa: E402, F401  (used by name)
+
+
+def pytest_collection_finish() -> None:
+    """What libraries and tests have made by now stays to the end: it need not be looked through for garbage."""
+    gc.collect()
+    gc.freeze()
+
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -16,7 +16,7 @@ ToyRecipe = Callable[..., dict[str, Any]]
 
 
 def check_resumed(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch, at: int = 3, **changes: Any) -> None:
-    checkpoint = {"every_steps": 1}
+    checkpoint = {"every_steps": at}
     straight = train(load_recipe(toy_recipe(name="straight", checkpoint=checkpoint, **changes)), quiet=True)
 
     class Killed(Exception):
@@ -36,6 +36,8 @@ def check_resumed(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch, at: in
         patch.setattr(Backward, "step", killed)
         with pytest.raises(Killed):
             train(recipe, quiet=True)
+    checkpoints = sorted((recipe.folder / "checkpoints").glob("step-*"))
+    assert checkpoints[-1].name == f"step-{at:08d}", "no step is trained again"
     resume(recipe.folder, quiet=True)
     for file in ("model.safetensors", "optimizer.safetensors"):
         one, other = last_checkpoint(straight.folder, file), last_checkpoint(recipe.folder, file)

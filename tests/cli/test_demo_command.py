@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 from command import manyheads
+from manyheads import load_recipe
+from manyheads.tasks.load import load_tasks
+
+TASKS = ("sentiment", "paraphrase", "similarity")
 
 
 @pytest.mark.slow
 def test_demo_trains_compares_and_predicts(tmp_path: Path) -> None:
     words = ["training.max_steps=2", "evaluate.max_examples=20", "--output", str(tmp_path)]
-    few = [f"tasks.{task}.max_train=150" for task in ("sentiment", "paraphrase", "similarity")]
+    few = [f"tasks.{task}.{limit}" for task in TASKS for limit in ("max_train=60", "max_dev=40")]
     result = manyheads("demo", *few, *words)
     assert result.returncode == 0, result.stderr
     for shown in (
@@ -30,8 +34,15 @@ def test_demo_trains_compares_and_predicts(tmp_path: Path) -> None:
     assert "Can a cat chase a dog? / Can a dog chase a cat?" in result.stdout
     assert "installed wheel" in result.stderr
     metrics = json.loads((tmp_path / "demo" / "metrics.json").read_text())
-    assert metrics["dev"]["examples"] == {"sentiment": 400, "paraphrase": 400, "similarity": 400}
+    assert metrics["dev"]["examples"] == dict.fromkeys(TASKS, 40)
     assert metrics["frozen"]["examples"] == metrics["dev"]["examples"]
+
+
+def test_the_demo_has_four_hundred_dev_examples_of_each_task() -> None:
+    loaded = load_tasks(load_recipe("demo"))
+    assert {name: (len(data.train), len(data.dev)) for name, data in loaded.items()} == dict.fromkeys(
+        TASKS, (1600, 400)
+    )
 
 
 @pytest.mark.slow
@@ -39,7 +50,8 @@ def test_papers_data_writes_the_courses_prediction_files(shared_data: Path, toy_
     """The recipe as shipped on the real files, with a small encoder: every dev and test row gets its prediction."""
     result = manyheads(
         "train", "best", f"data.root={shared_data}", f"encoder={toy_encoder}", f"output={tmp_path}",
-        "training.max_steps=2", "evaluate.max_examples=50", "training.probe=false",
+        "training.max_steps=2", "evaluate.max_examples=50", "training.probe=false", "tasks.qqp.max_train=2000",
+        "report=false",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("qqp: 2 bad rows of dev skipped") == 2

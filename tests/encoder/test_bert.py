@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +31,19 @@ def long_toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_toy_encoder(tmp_path_factory.mktemp("long") / "encoder", max_position_embeddings=512)
 
 
-@pytest.fixture(params=[TOY, SLOW_REAL])
-def both(request: pytest.FixtureRequest, long_toy: Path) -> tuple[Bert, BertModel]:
-    loaded = load_encoder(EncoderSettings(name=str(long_toy) if request.param == TOY else request.param))
+@cache
+def load_both(name: str) -> tuple[Bert, BertModel]:
+    loaded = load_encoder(EncoderSettings(name=name))
     assert isinstance(loaded.encoder, Bert)
     # eager attention: an implementation that shares nothing with ours
     theirs = BertModel.from_pretrained(loaded.found.folder, attn_implementation="eager")
     return loaded.encoder.eval(), theirs.eval()
+
+
+@pytest.fixture(params=[TOY, SLOW_REAL])
+def both(request: pytest.FixtureRequest, long_toy: Path) -> tuple[Bert, BertModel]:
+    """A copy of its own for each test: dtypes are changed, and gradients left behind."""
+    return deepcopy(load_both(str(long_toy) if request.param == TOY else request.param))
 
 
 def random_sequences(

@@ -4,12 +4,13 @@ never a traceback, never code that runs, never a byte written."""
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from command import check_refused, manyheads
+from command import check_refused, manyheads, start
 from manyheads import Predictor, UserError
 from manyheads.config.part import PartConfig
 from manyheads.data.dataset import Dataset
@@ -274,19 +275,44 @@ def test_hostile_folders_get_one_message(case: str, model_folder: Path, tmp_path
     assert everything_below(tmp_path) == before, "nothing is written"
 
 
+# the command on one folder after the other, in one process
+PREDICT_EACH = """
+import contextlib, io
+results = []
+for folder in sys.argv[1:]:
+    sys.argv = ["manyheads", "predict", folder, "-t", "mood", "--text", "a film"]
+    stdout, stderr, exit_code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+        try:
+            manyheads.cli.main()
+        except SystemExit as exit:
+            exit_code = exit.code or 0
+    results.append((exit_code, stdout.getvalue(), stderr.getvalue()))
+print(json.dumps(results))
+"""
+SHARES = 4  # tests that the cases are dealt to, so that processes can share the work
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_folders_from_the_command_line(case: str, model_folder: Path, tmp_path: Path) -> None:
-    spoil, words, code = HOSTILE[case]
-    (tmp_path / "outside.txt").write_text("outside")
-    spoil(model_folder)
+@pytest.mark.parametrize("share", range(SHARES))
+def test_hostile_folders_from_the_command_line(share: int, saved_model: Path, tmp_path: Path) -> None:
+    folders: dict[str, Path] = {}
+    for number, case in enumerate(list(HOSTILE)[share::SHARES]):
+        room = tmp_path / str(number)
+        folders[case] = Path(shutil.copytree(saved_model, room / "copied" / "best"))
+        (room / "outside.txt").write_text("outside")
+        HOSTILE[case][0](folders[case])
     before = everything_below(tmp_path)
-    result = manyheads("predict", model_folder, "-t", "mood", "--text", "a film")
-    assert (result.returncode, result.stdout) == (2, ""), result.stderr
-    assert result.stderr.startswith("error: ")
-    assert "Traceback" not in result.stderr
-    assert words in result.stderr
-    assert result.stderr.endswith(f"[{code}]\n")
+    ended = start(*folders.values(), program=PREDICT_EACH).wait()
+    assert (ended.returncode, ended.stderr) == (0, "")
+    for (case, folder), (code, stdout, stderr) in zip(folders.items(), json.loads(ended.stdout), strict=True):
+        _, words, fault_code = HOSTILE[case]
+        assert (code, stdout) == (2, ""), (case, stderr)
+        assert stderr.startswith("error: "), case
+        assert "Traceback" not in stderr, case
+        assert words in stderr, case
+        assert str(folder) in stderr, case
+        assert stderr.endswith(f"[{fault_code}]\n"), case
     assert everything_below(tmp_path) == before, "nothing is written"
 
 

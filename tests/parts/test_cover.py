@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from manyheads.tasks.task import Task
 pytestmark = pytest.mark.slow
 
 FAMILIES = {"encoding": "encodings", "pooling": "pooling", "head": "heads", "loss": "losses"}
+SHARES = 8  # tests that the cover is dealt to, so that processes can share the work
 Named = tuple[str, ...]
 
 
@@ -36,30 +38,33 @@ def pairs_of(names: Named) -> set[tuple[tuple[str, str], tuple[str, str]]]:
     return set(combinations(zip(FAMILIES, names, strict=True), 2))
 
 
+@cache  # made by the first test that needs it, not whenever tests are collected
 def pairwise_cover() -> list[Named]:
     """Few legal combinations in which every two parts that can stand together do so."""
-    legal = [names for names in every_combination() if fitting_task(**made(names)) is not None]
-    missing = set().union(*map(pairs_of, legal))
+    legal = {names: pairs_of(names) for names in every_combination() if fitting_task(**made(names)) is not None}
+    missing = set().union(*legal.values())
     chosen: list[Named] = []
     while missing:
-        best = max(legal, key=lambda names: len(pairs_of(names) & missing))
+        best = max(legal, key=lambda names: len(legal[names] & missing))
         chosen.append(best)
-        missing -= pairs_of(best)
+        missing -= legal[best]
     return chosen
-
-
-COVER = pairwise_cover()
 
 
 def test_the_cover_names_every_part() -> None:
     for position, family in enumerate(FAMILIES.values()):
-        assert {names[position] for names in COVER} == {part.name for part in parts(family)}
-    assert len(COVER) < 100
+        assert {names[position] for names in pairwise_cover()} == {part.name for part in parts(family)}
+    assert len(pairwise_cover()) < 100
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("names", COVER, ids="/".join)
-def test_parts_train_two_steps_and_survive_being_saved(names: Named, toy_encoder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("share", range(SHARES))
+def test_parts_train_two_steps_and_survive_being_saved(share: int, toy_encoder: Path, tmp_path: Path) -> None:
+    for number, names in enumerate(pairwise_cover()[share::SHARES]):
+        check_parts_train(names, toy_encoder, tmp_path / str(number))
+
+
+def check_parts_train(names: Named, toy_encoder: Path, folder: Path) -> None:
     task = fitting_task(**made(names))
     assert task is not None
     model = toy_model(toy_encoder, [task])
@@ -68,21 +73,21 @@ def test_parts_train_two_steps_and_survive_being_saved(names: Named, toy_encoder
     optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=1e-2)
     for _ in range(2):
         model.head("task").loss(model([("task", inputs)])[0], labels).mean().backward()
-        assert all(one.grad is None or torch.isfinite(one.grad).all() for one in model.parameters())
+        assert all(one.grad is None or torch.isfinite(one.grad).all() for one in model.parameters()), names
         optimizer.step()
         optimizer.zero_grad()
     still = {name for name, one in model.head_states().items() if torch.equal(one, before[name])}
     idle = {"heads.task-head.pooling.lstm.bias_hh_l0"}
     if model.head("task").loss.whole_batch:  # which compares examples: what is added to all of them makes no difference
         idle.add("heads.task-head.head.dense.bias")
-    assert not still - idle, "every tensor of the head learns"
-    save_model(tmp_path / "best", model, toy_encoder, {})
-    again, _ = load_model(tmp_path / "best")
-    assert again.tasks["task"] == task
+    assert not still - idle, f"every tensor of the head learns: {names}"
+    save_model(folder / "best", model, toy_encoder, {})
+    again, _ = load_model(folder / "best")
+    assert again.tasks["task"] == task, names
     model.eval()
     with torch.no_grad():
         predictions = [one.head("task").loss.predict(one([("task", inputs)])[0]) for one in (model, again)]
-    assert torch.equal(*predictions)
+    assert torch.equal(*predictions), names
 
 
 def test_every_illegal_combination_has_a_reason() -> None:

@@ -177,7 +177,7 @@ def synthetic_study(
 ) -> list[Difference]:
     """Variants against one reference on common examples of differing difficulty, each run a little off by its seed."""
     difficulty = draw.uniform(0.35, 0.65, rows)
-    counts = draw.multinomial(rows, np.full(rows, 1 / rows), size=200)
+    counts = bootstrap._draw(draw, 200, rows)
 
     def runs(shift: float) -> np.ndarray:
         """[seeds, rows] which answers are right."""
@@ -188,7 +188,7 @@ def synthetic_study(
     found = []
     for _ in range(looks):
         ours = runs(truth)
-        drawn = [(right @ counts.T) / rows for right in (ours, reference)]
+        drawn = [(right.astype(np.float32) @ counts.T).astype(np.float64) / rows for right in (ours, reference)]
         found.append(difference(ours.mean(axis=1), reference.mean(axis=1), *drawn))
     return found
 

@@ -11,14 +11,16 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from command import FORKED_RUNS, check_refused, manyheads, start
+from command import FORKED_RUNS, Started, check_refused, manyheads, start
 from conftest import made_once, write_toy_data
+from manyheads.runs.lock import find_holder
 from manyheads.studies.runner import start_run, train_in_process
 from manyheads.studies.study import OpenStudy, open_study
 
@@ -194,7 +196,7 @@ def test_a_failed_run_shows_its_reason_and_does_not_stop_the_others(study: Path,
 
 
 def processes_of(folder: Path) -> list[int]:
-    """The runs under way: processes whose command names the folder."""
+    """The runs under way that were started from nothing: processes whose command names the folder."""
     found = []
     for one in Path("/proc").iterdir():
         try:
@@ -206,20 +208,40 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the runs by /proc")
+def runs_in_training(output: Path) -> dict[Path, int]:
+    """Run folder → the process that holds its lock."""
+    holders: dict[Path, int] = {}
+    for folder in (output / "runs").glob("*"):
+        holder = find_holder(folder)
+        if holder is not None:
+            holders[folder] = holder.process
+    return holders
+
+
+def start_study(study: Path, output: Path, jobs: int, before: str = FORKED_RUNS) -> Started:
+    return start("study", "run", study, "--output", output, "--jobs", str(jobs), "--threads", "1", before=before)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < until, "the study does not get on"
+        time.sleep(0.01)
+
+
 def test_killed_with_one_of_its_runs_it_goes_on_to_the_same_table(study: Path, toy_data: Path) -> None:
-    study = write(toy_data, {**STUDY, "set": {"training.epochs": 12}})
+    study = write(toy_data, {**STUDY, "set": {"training.epochs": 8}})
     train_here(study, toy_data / "left")
     output = toy_data / "killed"
-    started = start("study", "run", study, "--output", output, "--jobs", "2", "--threads", "1")
-    until = time.monotonic() + 120
-    while time.monotonic() < until and not list((output / "runs").glob("*/checkpoints/step-*")):
-        time.sleep(0.01)
-    runs = processes_of(output)
+    started = start_study(study, output, jobs=2)
+    wait_until(lambda: list((output / "runs").glob("*/checkpoints/step-*")))
+    runs = runs_in_training(output)
     assert runs
     started.kill(signal.SIGKILL)
-    os.kill(runs[0], signal.SIGKILL)
+    killed, process = next(iter(runs.items()))
+    os.kill(process, signal.SIGKILL)
     started.wait()
+    assert not (killed / "metrics.json").exists(), "it was killed, not finished"
     again = run(study, output)  # waits for the run that is still at work, and goes on with the one that is not
     assert again.returncode == 0, again.stderr
     assert csv_table(study, output) == csv_table(study, toy_data / "left")
@@ -228,10 +250,8 @@ def test_killed_with_one_of_its_runs_it_goes_on_to_the_same_table(study: Path, t
 def test_asked_to_stop_it_saves_its_runs(study: Path, toy_data: Path) -> None:
     study = write(toy_data, {**STUDY, "set": {"training.epochs": 200}, "seeds": 1})
     output = toy_data / "stopped"
-    started = start("study", "run", study, "--output", output, "--jobs", "2", "--threads", "1")
-    until = time.monotonic() + 120
-    while time.monotonic() < until and len(list((output / "runs").glob("*/log.jsonl"))) < 2:
-        time.sleep(0.01)
+    started = start_study(study, output, jobs=2, before="")  # processes from nothing, as a user has them
+    wait_until(lambda: len(list((output / "runs").glob("*/log.jsonl"))) == 2)
     started.kill(signal.SIGTERM)
     stopped = started.wait()
     assert stopped.returncode == 128 + signal.SIGTERM
@@ -241,14 +261,11 @@ def test_asked_to_stop_it_saves_its_runs(study: Path, toy_data: Path) -> None:
     assert "stopped at" in status.stdout
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the runs by /proc")
 def test_of_two_studies_at_once_one_trains_and_the_other_waits(study: Path, toy_data: Path) -> None:
     study = write(toy_data, {**STUDY, "variants": {"plain": {}}, "set": {"training.epochs": 40}, "seeds": 1})
     output = toy_data / "shared"
-    first = start("study", "run", study, "--output", output, "--jobs", "1", "--threads", "1")
-    until = time.monotonic() + 120
-    while time.monotonic() < until and not processes_of(output):
-        time.sleep(0.01)
+    first = start_study(study, output, jobs=1)
+    wait_until(lambda: runs_in_training(output))
     second = run(study, output)
     assert second.returncode == 0, second.stderr
     assert "plain, seed 0" in first.wait().stderr

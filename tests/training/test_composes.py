@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from command import start_two, wait_for_two
 from manyheads import train
 from manyheads.registry import find, parts
 from manyheads.tasks.resolve import load_recipe
@@ -62,6 +61,7 @@ def pairs_of(row: dict[str, Any]) -> set[tuple[tuple[str, Any], tuple[str, Any]]
     return set(combinations(row.items(), 2))
 
 
+@cache  # made by the first test that needs it, not whenever tests are collected
 def cover() -> list[dict[str, Any]]:
     """Row by row, setting by setting, whatever covers most pairs that are still missing."""
     missing = {
@@ -91,7 +91,7 @@ def pair(one: str, a: Any, other: str, b: Any) -> tuple[tuple[str, Any], tuple[s
     return ((one, a), (other, b)) if order.index(one) < order.index(other) else ((other, b), (one, a))
 
 
-COVER = cover()
+SHARES = 16  # tests that the cover is dealt to, so that processes can share the work
 
 
 def recipe_of(row: dict[str, Any], toy_recipe: Callable[..., dict[str, Any]], name: str) -> dict[str, Any]:
@@ -127,18 +127,18 @@ def check_run(folder: Path) -> None:
 
 def test_the_cover_has_every_setting() -> None:
     for factor, values in FACTORS.items():
-        assert {row[factor] for row in COVER} == set(values)
-    assert len(COVER) < 2.2 * len(FACTORS["sampler"]) * len(FACTORS["losses"])
+        assert {row[factor] for row in cover()} == set(values)
+    assert len(cover()) < 2.2 * len(FACTORS["sampler"]) * len(FACTORS["losses"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(0, len(COVER), 10))
+@pytest.mark.parametrize("share", range(SHARES))
 def test_every_two_settings_train_together(
-    number: int, toy_recipe: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    share: int, toy_recipe: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frozen, "WORTH", 0.0)  # so that states of frozen layers are kept in runs as short as these
-    for location, row in enumerate(COVER[number : number + 10]):
-        run = train(load_recipe(recipe_of(row, toy_recipe, f"row-{number + location}")), quiet=True)
+    for number, row in enumerate(cover()[share::SHARES]):
+        run = train(load_recipe(recipe_of(row, toy_recipe, f"row-{number}")), quiet=True)
         check_run(run.folder)
 
 
@@ -161,17 +161,12 @@ def test_every_setting_trains_in_two_processes(toy_recipe: Callable[..., dict[st
     chosen: list[dict[str, Any]] = []
     missing = {(factor, value) for factor, values in FACTORS.items() for value in values}
     while missing:
-        best = max(COVER, key=lambda row: len(missing & set(row.items())))
+        best = max(cover(), key=lambda row: len(missing & set(row.items())))
         chosen.append(best)
         missing -= set(best.items())
     recipes = [recipe_of(row, toy_recipe, f"two-{number}") for number, row in enumerate(chosen)]
     (toy_data / "recipes.json").write_text(json.dumps(recipes))
-    (toy_data / "two.py").write_text(TWO)
-    words = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "two.py", "recipes.json"]
-    result = subprocess.run(
-        [sys.executable, *words], cwd=toy_data, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    result = wait_for_two(start_two(toy_data / "recipes.json", program=TWO))
     assert result.returncode == 0, result.stderr[-3000:]
     for recipe in recipes:
         check_run(toy_data / "runs" / recipe["name"])

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from command import check_refused, manyheads
+from command import check_refused, manyheads, start_two, wait_for_two
 from conftest import made_once, toy_settings, write_toy_data
 from manyheads import load_recipe, train
 from manyheads.parts.samplers import Batch
@@ -44,13 +44,10 @@ for recipe in json.load(open(sys.argv[1])):
 
 
 def torchrun(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return run_twice("-m", "manyheads", *map(str, words))
-
-
-def run_twice(*words: str) -> subprocess.CompletedProcess[str]:
+    """As a user starts them: one test sees what torchrun does, others start the same two processes sooner."""
     return subprocess.run(
-        [*TWO_PROCESSES, *words], capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [*TWO_PROCESSES, "-m", "manyheads", *map(str, words)],
+        capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 
 
@@ -67,8 +64,7 @@ def trained_by_two(tmp_path_factory: pytest.TempPathFactory, toy_encoder: Path) 
         recipes.append({**toy_settings(folder, toy_encoder), **stopped_recipe(toy_encoder), "name": "teacher"})
         recipes.append(taught_recipe(folder, toy_encoder))
         (folder / "recipes.json").write_text(json.dumps(recipes))
-        (folder / "train_all.py").write_text(TRAIN_ALL)
-        result = run_twice(str(folder / "train_all.py"), str(folder / "recipes.json"))
+        result = wait_for_two(start_two(folder / "recipes.json", program=TRAIN_ALL))
         assert result.returncode == 0, result.stderr[-3000:]
 
     return made_once(tmp_path_factory, "trained-by-two", make)
@@ -156,19 +152,20 @@ def stopped_recipe(encoder: Path) -> dict[str, Any]:
 def test_two_processes_asked_to_stop_go_on_to_the_same_weights(
     recipe_file: Callable[..., Path], toy_data: Path, toy_encoder: Path, trained_by_two: Path
 ) -> None:
-    """SIGTERM to every process in the middle, then a resume by torchrun."""
+    """SIGTERM to every process in the middle, then a resume by two others."""
     file = recipe_file(**stopped_recipe(toy_encoder))
     stopped = toy_data / "runs" / "stopped"
-    words = (*TWO_PROCESSES, "-m", "manyheads", "train", str(file), "name=stopped")
-    started = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    processes = start_two("train", file, "name=stopped")
     until = time.monotonic() + 120
     while time.monotonic() < until and not ((stopped / "log.jsonl").is_file() and len(log_of(stopped, "step")) > 8):
         time.sleep(0.02)
-    os.killpg(started.pid, signal.SIGTERM)
-    _, said = started.communicate(timeout=120)
-    assert started.returncode != 0
-    assert said.count("saved. Go on with") == 1, said
-    assert torchrun("resume", stopped).returncode == 0
+    for process in processes:
+        process.kill(signal.SIGTERM)
+    ended = wait_for_two(processes)
+    assert ended.returncode == 128 + signal.SIGTERM
+    assert ended.stderr.count("saved. Go on with") == 1, ended.stderr
+    resumed = wait_for_two(start_two("resume", stopped))
+    assert resumed.returncode == 0, resumed.stderr
     left = trained_by_two / "runs" / "left"
     expected, found = weights(left), weights(stopped)
     for name, tensor in expected.items():
@@ -183,8 +180,8 @@ def test_fewer_processes_than_asked_for_and_coupled_losses_are_refused(
 ) -> None:
     file = recipe_file(tasks={"near": {"train": "near.tsv", "range": [0, 5], "loss": "cosent"}})
     check_refused(manyheads("train", file, "training.processes=2"), "torchrun", "[wrong-process-count]")
-    coupled = torchrun("train", file)
-    assert coupled.returncode != 0
+    coupled = wait_for_two(start_two("train", file))
+    assert coupled.returncode == 2
     assert "'cosent' compares the examples of a batch, which several processes would cut up" in coupled.stderr
     assert not (toy_data / "runs").exists()
 

@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, toy_encoder: Path) -> Path:
     """Data and recipe, shared by all tests here: every run reads the same files."""
     data = write_toy_data(tmp_path_factory.mktemp("resume"))
     settings = toy_settings(data, toy_encoder) | {"checkpoint": {"every_steps": 3}}
-    settings["training"] |= {"epochs": 4, "batch_size": 4}
+    settings["training"] |= {"epochs": 3, "batch_size": 4}
     (data / "recipe.yaml").write_text(json.dumps(settings))
     return data
 
@@ -209,7 +209,7 @@ ORDERS = {
     "learnt weights and surgery": "combine={name: pcgrad, losses: {name: uncertainty, learning_rate: 0.05}}",
     "weights and surgery with a memory": "combine={name: gradvac, losses: {name: dynamic-weights, every: 3}}",
     "random weights, in phases": (
-        "phases=[{combine: {name: random-weights}, epochs: 2}, "
+        "phases=[{combine: {name: random-weights}, epochs: 1}, "
         "{combine: {name: liebel-korner, learning_rate: 0.1}, epochs: 2}]"
     ),
     "weights that depend on losses": "combine=geometric-mean",
@@ -217,7 +217,7 @@ ORDERS = {
     "a second model, noise and second masks": (
         "regularise=[{name: bregman, momentum: 0.9}, {name: smart, sigma: 0.1}, {name: r-drop, tasks: [mood]}, l2]"
     ),
-    "frozen layers that are kept": "phases=[{trainable: heads, epochs: 2}, {trainable: top-1, epochs: 2}]",
+    "frozen layers that are kept": "phases=[{trainable: heads, epochs: 1}, {trainable: top-1, epochs: 2}]",
 }
 
 

@@ -21,6 +21,7 @@ from manyheads.config.keys import EACH, as_dumped, part_families, recipe_keys
 from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Recipe
 from manyheads.config.task import LAYOUT_KEYS
+from manyheads.config.yaml_file import QuickLoader
 
 FIRST_VERSION = "0.1"
 # keys that change no number, and those of data, which is known by its content
@@ -83,7 +84,7 @@ def defaults_file(version: str) -> Path:
 @cache
 def read_defaults(version: str) -> Defaults:
     """The defaults of an earlier version."""
-    content = yaml.safe_load(defaults_file(version).read_text(encoding="utf-8"))
+    content = yaml.load(defaults_file(version).read_text(encoding="utf-8"), Loader=QuickLoader)
     return Defaults(content["settings"], content["options"], content["task_parts"])
 
 

@@ -24,6 +24,9 @@ from manyheads.config.training import (
     Training,
 )
 
+# libyaml's, where PyYAML was built with it: ten times as fast
+_QuickDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
 
 class EncoderSettings(Model):
     """The shared encoder."""
@@ -162,4 +165,8 @@ class Recipe(Model):
 
     def to_yaml(self) -> str:
         """The recipe with every default written out; `load_recipe` reads it back."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        content = self.model_dump(mode="json")
+        text: str = yaml.dump(content, Dumper=_QuickDumper, sort_keys=False, allow_unicode=True)
+        if "\\U" in text:  # libyaml does not write emoji as they are
+            return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+        return text

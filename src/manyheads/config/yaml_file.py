@@ -24,7 +24,7 @@ RecipeLoader.yaml_implicit_resolvers = {
 }
 
 
-class _QuickLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class QuickLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """The same by libyaml, where PyYAML was built with it: ten times as fast."""
 
     yaml_implicit_resolvers = RecipeLoader.yaml_implicit_resolvers
@@ -33,7 +33,7 @@ class _QuickLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: igno
 def _parse(text: str) -> tuple[yaml.Node | None, Any]:
     """The nodes of a text, which know their lines, and its content."""
     try:
-        return yaml.compose(text, Loader=_QuickLoader), yaml.load(text, Loader=_QuickLoader)
+        return yaml.compose(text, Loader=QuickLoader), yaml.load(text, Loader=QuickLoader)
     except (yaml.YAMLError, ValueError, RecursionError):  # said again by PyYAML itself, alike on every machine
         return yaml.compose(text, Loader=RecipeLoader), yaml.load(text, Loader=RecipeLoader)
 

@@ -100,8 +100,11 @@ class Bert(Encoder):
 
     def _initialise(self, module: nn.Module) -> None:
         """BERT's start: weights from N(0, 0.02²), biases zero."""
-        if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=self.config.initializer_range)
+        if not isinstance(module, nn.Linear | nn.Embedding):
+            return
+        if module.weight.is_meta:  # there is nothing to fill, and torch takes longer to see that than to fill it
+            return
+        nn.init.normal_(module.weight, std=self.config.initializer_range)
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -223,11 +224,16 @@ def _both_orders_notes(model: ManyHeads, datasets: Datasets) -> Iterator[str]:
             yield f"{name}: predictions are the mean over both orders of a pair, at {cost:.2f} times the tokens"
 
 
+@cache  # it reads a file
+def _package_version(package: str) -> str:
+    return version(package)
+
+
 def machine_facts(recipe: Recipe, processes: Processes) -> dict[str, str | int]:
     """What must be equal for two runs to agree to the last bit: versions, threads, processes, imported files."""
     facts: dict[str, str | int] = {}
     for package in ("manyheads", "torch", "transformers", "tokenizers"):
-        facts[package] = version(package)
+        facts[package] = _package_version(package)
     facts["threads"] = torch.get_num_threads()
     facts["processes"] = processes.count
     for file in recipe.imports:

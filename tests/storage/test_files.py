@@ -1,0 +1,39 @@
+"""Files and folders take their names only when what is in them is on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from manyheads.storage.files import write_bytes, write_folder
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of what is synced, in order."""
+    names: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: names.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+    )
+    return names
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="names open files by /proc")
+def test_a_folder_is_renamed_after_all_of_it_is_synced(tmp_path: Path, synced: list[str]) -> None:
+    def fill(folder: Path) -> None:
+        (folder / "a").write_text("a")
+        (folder / "below").mkdir()
+        (folder / "below" / "b").write_text("b")
+        assert synced == []
+
+    write_folder(tmp_path / "whole", fill)
+    assert synced == ["a", "b", "checksums.json", ".whole.new", tmp_path.name]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="names open files by /proc")
+def test_a_file_is_renamed_after_it_is_synced(tmp_path: Path, synced: list[str]) -> None:
+    write_bytes(tmp_path / "file", b"content")
+    assert synced == [".file.new"]
+    assert (tmp_path / "file").read_bytes() == b"content"
