@@ -16,7 +16,7 @@ from manyheads.encoder.bert import Bert, BertConfig, random_bert
 from manyheads.model.multitask import Inputs, ManyHeads
 from manyheads.registry import find
 from manyheads.storage.strings import Strings
-from manyheads.tasks.compatibility import incompatible_parts
+from manyheads.tasks.part_compatibility import incompatible_parts
 from manyheads.tasks.task import Task
 from manyheads.tokens.column import TokenColumn, tokenise_once
 from manyheads.tokens.tokenizer import Tokenizer

@@ -16,7 +16,7 @@ from building import KINDS, a_task, fitting_task, labels_of, toy_inputs, toy_mod
 from command import check_refused, manyheads
 from manyheads.model.folder import load_model, save_model
 from manyheads.registry import parts
-from manyheads.tasks.compatibility import incompatible_parts
+from manyheads.tasks.part_compatibility import incompatible_parts
 from manyheads.tasks.task import Task
 
 pytestmark = pytest.mark.slow

@@ -19,8 +19,9 @@ from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns, Table
 from manyheads.errors import UserError
 from manyheads.tasks.load import check_files as check_files_exist
-from manyheads.tasks.load import choose_columns, present_sources, same_rows
+from manyheads.tasks.load import present_sources
 from manyheads.tasks.resolve import choose_reader
+from manyheads.tasks.same_rows import choose_columns, same_rows
 
 Splits = dict[str, Split]
 

@@ -12,7 +12,7 @@ from manyheads.config.task_names import without_tasks
 from manyheads.config.training import Budget, Training
 from manyheads.errors import UserError
 from manyheads.tasks.compatibility import recipe_faults, refuse
-from manyheads.tasks.load import same_rows
+from manyheads.tasks.same_rows import same_rows
 from manyheads.tasks.task import PARTS
 
 

@@ -14,7 +14,7 @@ from manyheads.config.part import PartConfig
 from manyheads.errors import UserError
 from manyheads.model.folder_checks import MODEL_FILE, SHOWN, guarded, printable, read_json, refused
 from manyheads.parts.kinds.calibration import HIGHEST_TEMPERATURE, LOWEST_TEMPERATURE
-from manyheads.tasks.compatibility import incompatible_parts
+from manyheads.tasks.part_compatibility import incompatible_parts
 from manyheads.tasks.task import Task
 
 FAMILIES = {"encoding": "encodings", "pooling": "pooling", "head": "heads", "output": "outputs", "loss": "losses"}

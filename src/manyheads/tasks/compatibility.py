@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from manyheads import registry
 from manyheads.config.location import KeyPath
 from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Recipe
@@ -17,6 +16,12 @@ from manyheads.config.task_names import named_tasks
 from manyheads.config.training import CombineSettings
 from manyheads.errors import UserError, nearest
 from manyheads.seeding import seeded_rng
+from manyheads.tasks.part_compatibility import (
+    factory_of,
+    incompatible_parts,
+    why_head_incompatible,
+    why_output_incompatible,
+)
 
 if TYPE_CHECKING:
     from manyheads.encoder import Encoder
@@ -39,10 +44,6 @@ def refuse(faults: Sequence[Fault], recipe: Recipe) -> None:
     if faults:
         lines = [f"{recipe.location(*fault.path)}: {fault.reason}" for fault in faults]
         raise UserError("\n".join(lines), code=faults[0].code)
-
-
-def _factory(family: str, part: PartConfig) -> Any:
-    return registry.find(family, part.name).factory
 
 
 # --- the recipe alone -------------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ def _update_reasons(recipe: Recipe) -> Iterator[str]:
 
 def _penalty_reasons(regularisers: list[PartConfig]) -> Iterator[str]:
     for regulariser in regularisers:
-        if not _factory("regularisers", regulariser).reads_examples:
+        if not factory_of("regularisers", regulariser).reads_examples:
             yield f"'{regulariser.name}' is a penalty that belongs to no task; take 'updates', or leave it out."
 
 
@@ -218,123 +219,7 @@ def _is_affine(scalarizer: Any, tasks: Sequence[str]) -> bool:
     return all(abs(factors[0][task] - factors[1][task]) < 1e-9 for task in tasks)
 
 
-# --- parts of a task --------------------------------------------------------------------------------------------
-
-
-def gives_similarity(encoding: PartConfig | None) -> bool:
-    """Whether the encoding's feature is itself the prediction. No encoding is one that gives features."""
-    return encoding is not None and _factory("encodings", encoding).gives != "features"
-
-
-def ignores_order(encoding: PartConfig) -> bool:
-    """Whether the encoding gives the same for both orders of a pair."""
-    return bool(getattr(_factory("encodings", encoding), "symmetric", False))
-
-
-def why_head_incompatible(encoding: PartConfig | None, head: PartConfig) -> str | None:
-    """Why the head cannot read what the encoding gives, or None."""
-    reads_similarity = getattr(_factory("heads", head), "reads_similarity", False)
-    if gives_similarity(encoding) == reads_similarity:
-        return None
-    if encoding is not None and not reads_similarity:
-        return f"'{encoding.name}' gives the prediction itself; use head 'none'."
-    features = f"of what '{encoding.name}' gives" if encoding else "of features"
-    return f"'{head.name}' makes no prediction {features}; use 'linear', or one of the cosine encodings."
-
-
-def why_output_incompatible(encoding: PartConfig | None, output: PartConfig) -> str | None:
-    """Why the output does not go with the encoding, or None."""
-    similarity = gives_similarity(encoding)
-    if similarity == (output.name == "similarity"):
-        return None
-    needed = "'similarity'" if similarity else "'raw', 'clamp' or 'sigmoid'"
-    named = f"encoding '{encoding.name}'" if encoding else "this encoding"
-    return f"'{output.name}' does not go with {named}; use {needed}."
-
-
-def incompatible_parts(task: Task) -> list[tuple[str, str]]:
-    """Every part that does not fit the task or the task's other parts: (key, reason)."""
-    loss = _factory("losses", task.loss)
-    reasons: list[tuple[str, str | None]] = [
-        ("encoding", _factory("encodings", task.encoding).why_incompatible(task)),
-        ("text", _why_texts_incompatible(task)),
-        ("loss", loss.why_incompatible(task)),
-        *_similarity_reasons(task, loss),
-        ("head", why_head_incompatible(task.encoding, task.head)),
-        (
-            "output",
-            why_output_incompatible(task.encoding, task.output)
-            or _factory("outputs", task.output).why_incompatible(task),
-        ),
-        ("pooling", _why_pooling_incompatible(task)),
-        *_metric_reasons(task),
-    ]
-    return [(part, reason) for part, reason in reasons if reason]
-
-
-def _why_texts_incompatible(task: Task) -> str | None:
-    if task.kind.per_word and task.pair:
-        return f"{task.kind.called} has labels for the words of one text, this task has two text columns."
-    return None
-
-
-def _similarity_reasons(task: Task, loss: Any) -> Iterator[tuple[str, str]]:
-    if not gives_similarity(task.encoding):
-        return
-    encoding = task.encoding.name
-    if not task.kind.reads_similarity(task):
-        yield (
-            "encoding",
-            f"'{encoding}' gives one similarity, which serves numbers or a classification of two classes; "
-            f"this task is {task.kind.called} of {len(task.labels.names)} classes.",
-        )
-    elif loss.why_incompatible(task) is None and _outputs_of_loss(task) not in (1, None):
-        yield (
-            "loss",
-            f"'{task.loss.name}' needs an output per class, '{encoding}' gives one similarity; "
-            "use 'binary-cross-entropy'.",
-        )
-
-
-def _outputs_of_loss(task: Task) -> int | None:
-    """How many outputs the task's loss reads; None where it cannot even be built, which is another fault."""
-    try:
-        return int(task.loss.build("losses", task).outputs)
-    except ValueError:
-        return None
-
-
-def brought_pooling(head: PartConfig) -> PartConfig | None:
-    """The pooling that a head brings with it, where it reads token states itself."""
-    factory = _factory("heads", head)
-    if not hasattr(factory, "pooling"):
-        return None
-    pooling: PartConfig | None = factory.pooling(head.options)
-    return pooling
-
-
-def _why_pooling_incompatible(task: Task) -> str | None:
-    if _factory("pooling", task.pooling).reads_words != task.kind.per_word:
-        gives = "a vector per example" if task.kind.per_word else "a vector per word"
-        return f"'{task.pooling.name}' gives {gives}, which does not fit {task.kind.called}."
-    brought = brought_pooling(task.head)
-    if brought is None or brought == task.pooling:
-        return None
-    return f"head '{task.head.name}' reads the token states itself; leave 'pooling' out."
-
-
-def _metric_reasons(task: Task) -> Iterator[tuple[str, str | None]]:
-    for metric in task.metrics:
-        factory = _factory("metrics", metric)
-        if not hasattr(factory, "why_incompatible"):
-            reason = f"'{metric.name}' is registered without saying which labels it measures; use @metric"
-            yield "metrics", f"{reason} of manyheads.parts.metrics."
-            return
-        yield "metrics", factory.why_incompatible(task)
-    if task.metrics and getattr(_factory("metrics", task.metrics[0]), "per_class", False):
-        yield "metrics", f"'{task.metrics[0].name}' has a number per class, so it cannot be the first."
-    if len({metric.model_dump_json() for metric in task.metrics}) < len(task.metrics):
-        yield "metrics", "a metric is named twice."
+# --- a task whose labels have been read --------------------------------------------------------------------------
 
 
 def batch_faults(recipe: Recipe, tasks: dict[str, Task], processes: int) -> list[Fault]:
@@ -354,7 +239,7 @@ def regulariser_faults(recipe: Recipe, tasks: dict[str, Task]) -> Iterator[Fault
     for path, regularisers in sections:
         for regulariser in regularisers:
             named = regulariser.options.get("tasks")
-            factory = _factory("regularisers", regulariser)
+            factory = factory_of("regularisers", regulariser)
             reasons = [factory.why_incompatible(tasks[name]) for name in named or tasks]
             refusals = [reason for reason in reasons if reason]
             if refusals and (named or len(refusals) == len(reasons)):
@@ -386,7 +271,7 @@ def _refused_options(task: Task) -> list[tuple[str, str]]:
 
 def _batch_reasons(task: Task, recipe: Recipe, processes: int) -> list[tuple[str, str]]:
     """A loss over the whole batch needs a batch, which is not averaged with others, and all of it in one process."""
-    if not _factory("losses", task.loss).whole_batch:
+    if not factory_of("losses", task.loss).whole_batch:
         return []
     compares = f"'{task.loss.name}' compares the examples of a batch"
     reasons = []

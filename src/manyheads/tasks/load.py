@@ -9,14 +9,13 @@ import numpy as np
 
 from manyheads import registry
 from manyheads.config.recipe import Recipe
-from manyheads.config.task import SOURCE_KEYS, TRAIN_KEYS, TREE_KEYS, Source, TaskSettings
+from manyheads.config.task import SOURCE_KEYS, Source
 from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows
 from manyheads.data.extra_rows import ExtraRows
 from manyheads.data.folds import fold_of_rows
 from manyheads.data.hold_out import hold_out_rows
 from manyheads.data.labels import LabelReader
 from manyheads.data.readers import find_file, name_lines, read_chunks
-from manyheads.data.recognise import recognise_columns
 from manyheads.data.source_limits import limit_sources
 from manyheads.data.source_visits import SourceVisits
 from manyheads.data.table import Columns, Table
@@ -24,6 +23,7 @@ from manyheads.data.unlabelled import append_unlabelled
 from manyheads.errors import UserError
 from manyheads.seeding import generator
 from manyheads.tasks.resolve import choose_reader, no_reader, resolve_task
+from manyheads.tasks.same_rows import choose_columns, leaks_between, same_rows
 from manyheads.tasks.task import Task
 
 # `evaluate.select: auto`: a share of a task's rows, but at least USEFUL_SELECTED of them, of a small task at most the
@@ -64,7 +64,7 @@ def load_tasks(recipe: Recipe) -> dict[str, TaskData]:
     """Read and check the data of every task of a recipe. All missing files are reported at once."""
     check_files(recipe)
     row_groups = same_rows(recipe)
-    leaks = _leaks(recipe, row_groups)
+    leaks = leaks_between(recipe, row_groups)
     loaded: dict[str, TaskData] = {}
     for name in sorted(recipe.tasks, key=lambda name: recipe.tasks[name].head_of is not None):  # owners of heads first
         head_of = recipe.tasks[name].head_of
@@ -81,75 +81,6 @@ def read_unlabelled(
     """The texts of a split in file order; its labels, if it has any, are not read."""
     columns = Columns(task.columns.text, None, task.columns.id)
     return label_rows(read_rows(sources, root, split, columns, location), None, skip_bad, location)
-
-
-def same_rows(recipe: Recipe) -> dict[str, str]:
-    """Tasks that read the same columns of the same train files, by the name of these rows: 'stars+polarity'.
-
-    Either all of them name dev data or none: else one would train on rows that another holds out.
-    """
-    if not recipe.data.together:
-        return {}
-    readers: dict[tuple[str, ...], list[str]] = {}
-    for name, settings in recipe.tasks.items():
-        text = _text_columns(recipe, settings)
-        # of extra rows each task leaves out others
-        has_extra = any(source.left_out_splits for source in settings.train)
-        if text is not None and not has_extra:
-            layouts = [
-                {**source.layout, **source.changed((*TREE_KEYS, *TRAIN_KEYS))} for source in settings.sources("train")
-            ]
-            taught = (settings.unlabelled, settings.without_fold)
-            parts = (settings.id, settings.dev is None, settings.max_train, layouts, taught)
-            key = (_train_files(recipe, settings), *map(str, parts), *text)
-            readers.setdefault(key, []).append(name)
-    row_groups = {}
-    for names in readers.values():
-        if len(names) > 1:
-            row_groups.update(dict.fromkeys(names, "+".join(names)))
-    return row_groups
-
-
-def _train_files(recipe: Recipe, settings: TaskSettings) -> str:
-    """A task's train sources, the same however their paths are written."""
-    root = Path(recipe.data.root or ".")
-    names = []
-    for source in settings.train:
-        file = find_file(source, root) if source.file else None
-        names.append(str(file.resolve()) if file else source.model_dump_json())
-    return " ".join(names)
-
-
-def _text_columns(recipe: Recipe, settings: TaskSettings) -> tuple[str, ...] | None:
-    """The text columns as they will be chosen; None where they cannot be, which is told when the task is read."""
-    if settings.text:
-        return tuple(settings.text)
-    try:
-        return choose_columns(settings, settings.sources("train")[0], Path(recipe.data.root or ".")).text
-    except UserError:
-        return None
-
-
-def _leaks(recipe: Recipe, row_groups: dict[str, str]) -> dict[str, str]:
-    """Tasks whose train rows another task may hold out as dev, though both read the same file: a sentence each."""
-    readers: dict[str, list[str]] = {}
-    for name, settings in recipe.tasks.items():
-        readers.setdefault(_train_files(recipe, settings), []).append(name)
-    leaks = {}
-    for names in readers.values():
-        for name in names:
-            holding_out = []
-            for neighbour in names:
-                row_group = row_groups.get(neighbour)
-                reads_the_same = row_group is not None and row_group == row_groups.get(name)
-                if neighbour != name and recipe.tasks[neighbour].dev is None and not reads_the_same:
-                    holding_out.append(neighbour)
-            if holding_out:
-                leaks[name] = (
-                    f"{name}: it reads the train file of {', '.join(holding_out)} but not the same rows, so it trains "
-                    "on texts that are held out there as dev; name `dev` for all of them or for none"
-                )
-    return leaks
 
 
 def check_files(recipe: Recipe) -> None:
@@ -401,15 +332,6 @@ def present_sources(recipe: Recipe, name: str, split: str, notes: list[str]) -> 
     missing = [source for source in sources if _absent(source, recipe)]
     notes += [f"{name}: optional {split} file '{source.file}' is not there and left out" for source in missing]
     return [source for source in sources if source not in missing]
-
-
-def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Columns:
-    """The columns that the recipe names, completed by those that are recognised in the file."""
-    label = tuple(settings.label) if isinstance(settings.label, list) else settings.label
-    if settings.text and label:
-        return Columns(tuple(settings.text), label, settings.id)
-    chunk = next(read_chunks(source, root, "train"))
-    return recognise_columns(source, chunk, settings.text, label, settings.id)
 
 
 def _imbalance(task: Task) -> list[str]:

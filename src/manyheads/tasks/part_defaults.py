@@ -21,8 +21,8 @@ from manyheads.config.defaults import read_defaults
 from manyheads.config.part import PartConfig
 from manyheads.config.task import TaskSettings
 from manyheads.data.labels import LabelReader
-from manyheads.tasks.compatibility import gives_similarity
 from manyheads.tasks.kind import Kind, all_kinds, find_kind
+from manyheads.tasks.part_compatibility import gives_similarity
 from manyheads.tasks.task import Task
 
 FAMILIES = {

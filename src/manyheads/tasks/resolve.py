@@ -18,14 +18,13 @@ from manyheads.errors import UserError
 from manyheads.tasks.compatibility import (
     INCOMPATIBLE,
     Fault,
-    brought_pooling,
-    ignores_order,
     recipe_faults,
     refuse,
     task_faults,
 )
 from manyheads.tasks.extension import extension_faults
 from manyheads.tasks.kind import Kind, LabelDeclaration, Labels, all_kinds, find_kind
+from manyheads.tasks.part_compatibility import brought_pooling, ignores_order
 from manyheads.tasks.part_defaults import ENCODINGS, HEADS, OUTPUTS, PartDefaults, encoding_case, text_case
 from manyheads.tasks.task import PARTS, Task
 

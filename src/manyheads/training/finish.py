@@ -101,17 +101,13 @@ def predict_test(
     return metrics
 
 
-def baseline_of(log: RunLog) -> dict[str, Any] | None:
-    """What a linear model on the frozen encoder scored on dev, where the heads were probed."""
+def figures_before_training(log: RunLog, datasets: Datasets) -> dict[str, Any]:
+    """What metrics.json has of the time before the first step, on dev: `frozen`, what a linear model on the frozen
+    encoder scored, where the heads were probed; and `before`, what the untrained model did, where dev was looked at."""
+    figures: dict[str, Any] = {}
     for record in log.records():
         if record["event"] == "probe":
-            baseline: dict[str, Any] = record["dev"]
-            return baseline
-    return None
-
-
-def evaluation_before_training(log: RunLog) -> dict[str, Any] | None:
-    for record in log.records():
-        if record["event"] == "evaluate" and record["step"] == 0:
-            return {key: record[key] for key in ("metrics", "overall", "examples")}
-    return None
+            figures.setdefault("frozen", record["dev"])
+        if record["event"] == "evaluate" and record["step"] == 0 and datasets.selects_on_dev:
+            figures.setdefault("before", {key: record[key] for key in ("metrics", "overall", "examples")})
+    return figures

@@ -157,34 +157,38 @@ def _build_model(
 def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer) -> Datasets:
     """All splits of all tasks; of tasks that are not active the training data only, which the sampler draws from."""
     active = recipe.training.active_tasks or list(loaded)
-    splits: dict[str, dict[str, TaskTokens]] = {}
-    for split in ("train", "dev", "select", "test"):
-        splits[split] = {}
-        for name, data in loaded.items():
-            examples = getattr(data, split)
-            if examples is not None and (split == "train" or name in active):
-                splits[split][name] = TaskTokens(data.task, examples, tokenizer, row_group=data.row_group)
-    selection = {**splits["dev"], **splits["select"]}
-    if not splits["select"]:
-        selection = splits["dev"]
+    active_data = {name: data for name, data in loaded.items() if name in active}
+    train = _tokenise_split("train", loaded, tokenizer)
+    dev = _tokenise_split("dev", active_data, tokenizer)
+    select = _tokenise_split("select", active_data, tokenizer)
+    selection = {**dev, **select} if select else dev
     selection_rows = {}
     train_rows = {}
     for name, tokens in selection.items():
         selection_rows[name] = fixed_subset(tokens, recipe.evaluate.max_examples, recipe.seed)
         if recipe.evaluate.train_examples is not None:
-            train_rows[name] = fixed_subset(splits["train"][name], recipe.evaluate.train_examples, recipe.seed)
-    notes = [note for data in loaded.values() for note in data.notes]
+            train_rows[name] = fixed_subset(train[name], recipe.evaluate.train_examples, recipe.seed)
     return Datasets(
-        train=splits["train"],
-        dev=splits["dev"],
+        train=train,
+        dev=dev,
         selection=selection,
         selection_rows=selection_rows,
-        test=splits["test"],
+        test=_tokenise_split("test", active_data, tokenizer),
         train_rows=train_rows,
-        notes=notes,
+        notes=[note for data in loaded.values() for note in data.notes],
         unlabelled=frozenset(name for name, data in loaded.items() if data.unlabelled_rows),
         visits={name: data.visits for name, data in loaded.items() if data.visits is not None},
     )
+
+
+def _tokenise_split(split: str, loaded: dict[str, TaskData], tokenizer: Tokenizer) -> dict[str, TaskTokens]:
+    """Of the tasks that have it."""
+    tokens = {}
+    for name, data in loaded.items():
+        examples = getattr(data, split)
+        if examples is not None:
+            tokens[name] = TaskTokens(data.task, examples, tokenizer, row_group=data.row_group)
+    return tokens
 
 
 def _plan_schedule(recipe: Recipe, model: ManyHeads, datasets: Datasets) -> Schedule:

@@ -1,13 +1,16 @@
-"""What a run says of itself before it starts."""
+"""What a run says of itself: before it starts, and of every evaluation."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from manyheads.config.recipe import Recipe
 from manyheads.config.training import CombineSettings
+from manyheads.inference.evaluate import Evaluation
 from manyheads.model.multitask import ManyHeads
+from manyheads.parts.metrics import primary
 from manyheads.tasks.task import Task
 from manyheads.training.datasets import Datasets
 from manyheads.training.gradients.task_gradients import shared_parameters
@@ -36,6 +39,16 @@ def describe_run(recipe: Recipe, folder: Path, model: ManyHeads, datasets: Datas
             lines.append(f"  regularised by {describe_regularisers(model, phase)}")
         described |= {phase.combination, phase.regularisers}
     return lines
+
+
+def describe_evaluation(evaluation: Evaluation, tasks: Mapping[str, Task]) -> str:
+    """Each task's primary metric, and the overall score."""
+    figures = []
+    for name, metrics in evaluation.metrics.items():
+        metric = primary(tasks[name])
+        value = metrics[metric]
+        figures.append(f"{name} {metric} {'undefined' if value is None else f'{value:.3f}'}")
+    return f"{'  '.join(figures)}  overall {evaluation.overall:.3f}"
 
 
 def _describe_task(task: Task, datasets: Datasets, batch_size: int) -> list[str]:

@@ -15,7 +15,6 @@ from manyheads.console import duration
 from manyheads.errors import UserError
 from manyheads.inference.evaluate import Evaluation, with_calibration
 from manyheads.model.task_tokens import TaskTokens
-from manyheads.parts.metrics import primary
 from manyheads.parts.scalarizers import Sum
 from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.runs.run import Run, evaluate_with_progress
@@ -27,7 +26,7 @@ from manyheads.training.best_models import AVERAGED, OVERALL, RAW, BestModels, d
 from manyheads.training.conflicts import ConflictMeter, Measured
 from manyheads.training.datasets import batches_of
 from manyheads.training.extension import earlier_fingerprint
-from manyheads.training.finish import baseline_of, evaluation_before_training, predict_dev, predict_test
+from manyheads.training.finish import figures_before_training, predict_dev, predict_test
 from manyheads.training.frozen_cache import FrozenCache
 from manyheads.training.gradients.backward import Step
 from manyheads.training.gradients.non_finite import NonFiniteLoss, not_finite_error
@@ -49,9 +48,9 @@ from manyheads.training.state import (
     TrainingState,
     find_checkpoints,
 )
-from manyheads.training.summary import describe_run
+from manyheads.training.summary import describe_evaluation, describe_run
 from manyheads.training.teaching.cost import describe_cost, distillation_cost
-from manyheads.training.teaching.teachers import LEFT_OUT
+from manyheads.training.teaching.teachers import folds_left_out
 from manyheads.training.weight_averaging import averaging_entries, build_averaging
 
 
@@ -279,30 +278,21 @@ class Trainer:
         return Evaluation(**processes.tell(content), calibration=calibration)
 
     def _say_evaluation(self, evaluation: Evaluation, prefix: str = "") -> None:
-        figures = []
-        for name, metrics in evaluation.metrics.items():
-            metric = primary(self.model.tasks[name])
-            value = metrics[metric]
-            figures.append(f"{name} {metric} {'undefined' if value is None else f'{value:.3f}'}")
         step, epoch = self.progress.step, self.schedule.epochs_begun(self.progress.step)
-        self.setup.reporter.say(
-            f"{prefix}step {step:,}  epoch {epoch}  {'  '.join(figures)}  overall {evaluation.overall:.3f}"
-        )
+        figures = describe_evaluation(evaluation, self.model.tasks)
+        self.setup.reporter.say(f"{prefix}step {step:,}  epoch {epoch}  {figures}")
 
     def _about(self, evaluation: Evaluation) -> dict[str, Any]:
         """What a model folder says of itself: which step, and the figures on which best/ and best-TASK/ are chosen."""
-        description = {
+        return {
             "run": self.recipe.name,
             "step": self.progress.step,
             "epoch": self.schedule.epochs_begun(self.progress.step),
             "chosen_on": describe_choice(evaluation, self.datasets),
             "metrics": evaluation.metrics,
             "overall": evaluation.overall,
+            **folds_left_out(self.recipe),
         }
-        folds = {name: settings.without_fold for name, settings in self.recipe.tasks.items() if settings.without_fold}
-        if folds:
-            description[LEFT_OUT] = {name: fold.model_dump() for name, fold in folds.items()}
-        return description
 
     # --- the log ---------------------------------------------------------------------------------------------------
 
@@ -408,10 +398,4 @@ class Trainer:
             metrics["cost"] = distillation_cost(self.setup.teaching, self.progress)
         if self.averaging:
             metrics["averaged"] = self.averaging.final_metrics(self.datasets, self.recipe, self.setup.reporter)
-        frozen = baseline_of(self.log)
-        if frozen is not None:
-            metrics["frozen"] = frozen
-        before = evaluation_before_training(self.log)
-        if before is not None and self.datasets.selects_on_dev:
-            metrics["before"] = before
-        return metrics
+        return {**metrics, **figures_before_training(self.log, self.datasets)}

@@ -12,7 +12,7 @@ from manyheads.config.part import PartConfig
 from manyheads.data.labels import LabelReader
 from manyheads.parts.losses import Loss
 from manyheads.registry import parts
-from manyheads.tasks.compatibility import incompatible_parts
+from manyheads.tasks.part_compatibility import incompatible_parts
 from manyheads.tasks.task import Task
 from manyheads.tasks.teacher_faults import taught_faults
 

@@ -85,6 +85,15 @@ def teacher_fingerprints(recipe: Recipe) -> dict[str, list[str]]:
     return fingerprints
 
 
+def folds_left_out(recipe: Recipe) -> dict[str, Any]:
+    """What a model folder says of the folds that its tasks were trained without; empty where none was left out."""
+    folds = {}
+    for name, settings in recipe.tasks.items():
+        if settings.without_fold:
+            folds[name] = settings.without_fold.model_dump()
+    return {LEFT_OUT: folds} if folds else {}
+
+
 def rows_asked(teacher: Teacher, data: TaskData) -> np.ndarray:
     """The rows of train that a teacher predicts: all, or of labelled ones the fold that it was not trained on."""
     if teacher.left_out is None:

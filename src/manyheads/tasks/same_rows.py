@@ -1,0 +1,90 @@
+"""Tasks that read the same rows: they draw them together, and none trains on what another holds out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from manyheads.config.recipe import Recipe
+from manyheads.config.task import TRAIN_KEYS, TREE_KEYS, Source, TaskSettings
+from manyheads.data.readers import find_file, read_chunks
+from manyheads.data.recognise import recognise_columns
+from manyheads.data.table import Columns
+from manyheads.errors import UserError
+
+
+def same_rows(recipe: Recipe) -> dict[str, str]:
+    """Tasks that read the same columns of the same train files, by the name of these rows: 'stars+polarity'.
+
+    Either all of them name dev data or none: else one would train on rows that another holds out.
+    """
+    if not recipe.data.together:
+        return {}
+    readers: dict[tuple[str, ...], list[str]] = {}
+    for name, settings in recipe.tasks.items():
+        text = _text_columns(recipe, settings)
+        # of extra rows each task leaves out others
+        has_extra = any(source.left_out_splits for source in settings.train)
+        if text is not None and not has_extra:
+            layouts = [
+                {**source.layout, **source.changed((*TREE_KEYS, *TRAIN_KEYS))} for source in settings.sources("train")
+            ]
+            taught = (settings.unlabelled, settings.without_fold)
+            parts = (settings.id, settings.dev is None, settings.max_train, layouts, taught)
+            key = (_train_files(recipe, settings), *map(str, parts), *text)
+            readers.setdefault(key, []).append(name)
+    row_groups = {}
+    for names in readers.values():
+        if len(names) > 1:
+            row_groups.update(dict.fromkeys(names, "+".join(names)))
+    return row_groups
+
+
+def _train_files(recipe: Recipe, settings: TaskSettings) -> str:
+    """A task's train sources, the same however their paths are written."""
+    root = Path(recipe.data.root or ".")
+    names = []
+    for source in settings.train:
+        file = find_file(source, root) if source.file else None
+        names.append(str(file.resolve()) if file else source.model_dump_json())
+    return " ".join(names)
+
+
+def _text_columns(recipe: Recipe, settings: TaskSettings) -> tuple[str, ...] | None:
+    """The text columns as they will be chosen; None where they cannot be, which is told when the task is read."""
+    if settings.text:
+        return tuple(settings.text)
+    try:
+        return choose_columns(settings, settings.sources("train")[0], Path(recipe.data.root or ".")).text
+    except UserError:
+        return None
+
+
+def leaks_between(recipe: Recipe, row_groups: dict[str, str]) -> dict[str, str]:
+    """Tasks whose train rows another task may hold out as dev, though both read the same file: a sentence each."""
+    readers: dict[str, list[str]] = {}
+    for name, settings in recipe.tasks.items():
+        readers.setdefault(_train_files(recipe, settings), []).append(name)
+    leaks = {}
+    for names in readers.values():
+        for name in names:
+            holding_out = []
+            for neighbour in names:
+                row_group = row_groups.get(neighbour)
+                reads_the_same = row_group is not None and row_group == row_groups.get(name)
+                if neighbour != name and recipe.tasks[neighbour].dev is None and not reads_the_same:
+                    holding_out.append(neighbour)
+            if holding_out:
+                leaks[name] = (
+                    f"{name}: it reads the train file of {', '.join(holding_out)} but not the same rows, so it trains "
+                    "on texts that are held out there as dev; name `dev` for all of them or for none"
+                )
+    return leaks
+
+
+def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Columns:
+    """The columns that the recipe names, completed by those that are recognised in the file."""
+    label = tuple(settings.label) if isinstance(settings.label, list) else settings.label
+    if settings.text and label:
+        return Columns(tuple(settings.text), label, settings.id)
+    chunk = next(read_chunks(source, root, "train"))
+    return recognise_columns(source, chunk, settings.text, label, settings.id)
