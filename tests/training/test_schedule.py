@@ -206,7 +206,7 @@ def test_every_sampler_resumes_in_the_middle_of_an_epoch(
     name: str, toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after a checkpoint that stands nowhere special, in process."""
-    check_resumed(toy_recipe, monkeypatch, sampler=name, training={"epochs": 2, "batch_size": 8, "learning_rate": 1e-3})
+    check_resumed(toy_recipe, monkeypatch, sampler=name, training={"epochs": 3, "batch_size": 8, "learning_rate": 1e-3})
 
 
 @pytest.mark.slow
