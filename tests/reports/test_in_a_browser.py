@@ -140,8 +140,8 @@ def pages(
     }
 
 
-# what is laid out does not depend on colours, nor colours on the room: every screen and every scheme once
-@pytest.mark.parametrize(("screen", "dark"), [("desktop", False), ("phone", True)], ids=["desktop-light", "phone-dark"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("screen", SCREENS)
 @pytest.mark.parametrize("kind", PROMISED)
 def test_a_page_as_it_is_seen(kind: str, screen: str, dark: bool, browser: Browser, pages: dict[str, Path]) -> None:
     size = SCREENS[screen]

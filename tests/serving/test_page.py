@@ -67,7 +67,8 @@ def check_clean(browser: Browser, server: RunningServer) -> None:
     assert browser.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-@pytest.mark.parametrize(("screen", "dark"), [("desktop", True), ("phone", False)], ids=["desktop-dark", "phone-light"])
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_text_and_a_pair(screen: str, dark: bool, server: RunningServer, browser: Browser, saved_model: Path) -> None:
     browser.open(server.url + "/", **SCREENS[screen], dark=dark, phone=screen == "phone")
     wait_for(browser, "!document.getElementById('app').hidden")
