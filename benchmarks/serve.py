@@ -116,7 +116,7 @@ def main() -> None:
     given.add_argument("--no-peers", action="store_true", help="without Infinity and LitServe")
     given.add_argument("--same", type=int, metavar="REQUESTS", help="are answers under load those of predict?")
     given.add_argument("--overload", type=float, metavar="SECONDS", help="three times what the server can do")
-    given.add_argument("--queue-tokens", type=int, default=16_384, help="that may wait; then the server answers 429")
+    given.add_argument("--queue-tokens", type=int, default=32_768, help="that may wait; then the server answers 429")
     given.add_argument("--soak", type=int, metavar="REQUESTS", help="does memory stay as it is?")
     given.add_argument("--json", type=Path, metavar="FILE", help="all figures, of each turn")
     options = given.parse_args()

@@ -92,7 +92,7 @@ def test_tasks_and_rows_with_the_tasks_own_columns(server: RunningServer, predic
 def test_under_load_answers_are_those_of_the_predictor(server: RunningServer, predictor: Predictor) -> None:
     rng = random.Random(0)
     requests: list[list[Any]] = []
-    for _ in range(1000):
+    for _ in range(400):
         inputs: list[Any] = []
         for _ in range(rng.choice([1, 1, 1, 2, 5])):
             text = random_text(rng)

@@ -180,7 +180,7 @@ def test_work_of_clients_that_left_is_not_done(saved_model: Path, tmp_path: Path
 
 def test_what_is_not_done_in_time_at_the_end_is_said(saved_model: Path) -> None:
     slower = SLOW_ANSWER.replace("0.05", "0.5")
-    server = RunningServer(saved_model, "--drain-seconds", "1", before=slower)
+    server = RunningServer(saved_model, "--drain-seconds", "1", "--queue-tokens", "1000000", before=slower)
     server.wait_until_ready()
     with ThreadPoolExecutor(8) as clients:
         texts = [f"a film {number} " * 100 for number in range(60)]

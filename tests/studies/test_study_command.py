@@ -454,7 +454,9 @@ def test_faults_are_said(study: Path, toy_data: Path) -> None:
         run(study, toy_data / "no", "--only", "plan"), "no row 'plan'", "Did you mean 'plain'", "[unknown-row]"
     )
     check_refused(
-        manyheads("study", "table", study, "--format", "word"), "expected terminal, markdown or csv", "[unknown-format]"
+        manyheads("study", "table", study, "--format", "word"),
+        "expected terminal, markdown, csv or json",
+        "[unknown-format]",
     )
     check_refused(run(study, toy_data / "no", "seed=5"), "command line: seed: a study sets the seed", "[seed-is-set]")
     numbers = write(toy_data, {**STUDY, "layout": "confusion", "metrics": ["near"], "seeds": 1})

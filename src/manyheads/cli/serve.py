@@ -27,7 +27,7 @@ def serve(
     ] = None,
     queue_tokens: Annotated[
         int, typer.Option("--queue-tokens", min=1, help="Tokens that may wait; then 429.")
-    ] = 16_384,
+    ] = 32_768,
     requests: Annotated[int, typer.Option("--requests", min=1, help="Under way at once, at most; then 429.")] = 500,
     body_bytes: Annotated[int, typer.Option("--body-bytes", min=100, help="Of a request, at most.")] = 2_000_000,
     inputs: Annotated[int, typer.Option("--inputs", min=1, help="Of a request, at most.")] = 1_000,

@@ -14,7 +14,7 @@ class Limits:
     inputs: int = 1_000  # of a request
     explained_inputs: int = 8  # of a request that asks which words mattered: a backward pass for each task and input
     long_inputs: Literal["truncate", "refuse"] = "truncate"  # that have more tokens than the encoder reads
-    queue_tokens: int = 16_384  # that wait for the encoder; more requests are turned away with 429
+    queue_tokens: int = 32_768  # that wait for the encoder; more requests are turned away with 429
     requests: int = 500  # under way at once; there may be twice as many connections
     longest_timeout_ms: int = 600_000
     drain_seconds: float = 30.0  # to finish what is queued when the server is told to stop

@@ -304,6 +304,7 @@ class RowMetrics:
 
     def _draw_overall(self, seed: int) -> np.ndarray:
         drawn = {name: self.drawn(name, seed) for name in self._overall_tasks}
+        metrics = {name: primary(self.tasks[name]) for name in drawn}
         scores = np.empty(DRAWS)
         for draw_index in range(DRAWS):
             task_scores: Scores = {}
@@ -311,7 +312,7 @@ class RowMetrics:
                 value: float | None = float(values[draw_index])
                 if not np.isfinite(values[draw_index]):
                     value = None
-                task_scores[name] = {primary(self.tasks[name]): value}
+                task_scores[name] = {metrics[name]: value}
             scores[draw_index] = self._overall(task_scores)
         return scores
 
