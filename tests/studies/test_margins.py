@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -23,6 +24,7 @@ from manyheads.studies.comparison import StudyTable
 from manyheads.studies.footer import footer
 from manyheads.studies.margin_tables import margins
 from manyheads.studies.margins import MEAN
+from manyheads.studies.store import ResultStore
 from manyheads.studies.study import OpenStudy, open_study
 from manyheads.studies.tables import calibration_details
 from manyheads.studies.variants import PlannedRun
@@ -194,6 +196,15 @@ def test_calibration_is_shown_before_and_after(table: StudyTable) -> None:
         "loss": ".600 → .500",
         "calibration-error": ".210 → .110",
     }
+
+
+def test_an_export_whose_calibration_has_no_after_is_refused(judged: OpenStudy, tmp_path: Path) -> None:
+    written = judged.folder.path.parent / "constructed.jsonl.gz"
+    spoiled = tmp_path / "spoiled.jsonl.gz"
+    spoiled.write_bytes(gzip.compress(gzip.decompress(written.read_bytes()).replace(b'"after"', b'"later"')))
+    with pytest.raises(UserError) as refused:
+        ResultStore(tmp_path / "results").import_file(spoiled)
+    assert refused.value.code == "not-an-export"
 
 
 def test_one_seed_gives_no_verdict(tmp_path: Path) -> None:
