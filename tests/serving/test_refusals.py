@@ -118,13 +118,18 @@ def test_nothing_is_read_of_a_body_that_is_said_to_be_too_large(server: RunningS
 
 
 @pytest.mark.slow
-def test_a_body_that_does_not_arrive(server: RunningServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+def test_a_body_and_headers_that_do_not_arrive(server: RunningServer) -> None:
+    """Both at once: each is waited for ten seconds."""
+    address = ("127.0.0.1", server.port)
+    with socket.create_connection(address) as without_body, socket.create_connection(address) as without_headers:
         head = f"POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Type: application/json\r\n"
-        connection.sendall(f'{head}Content-Length: 100\r\n\r\n{{"inputs"'.encode())
-        connection.settimeout(20)
+        without_body.sendall(f'{head}Content-Length: 100\r\n\r\n{{"inputs"'.encode())
+        without_headers.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n")
         began = time.monotonic()
-        assert b" 408 " in connection.recv(1000).partition(b"\r\n")[0]
+        without_body.settimeout(20)
+        without_headers.settimeout(20)
+        assert b" 408 " in without_body.recv(1000).partition(b"\r\n")[0]
+        assert without_headers.recv(1000) == b""
         assert 9 < time.monotonic() - began < 15
         assert server.predict("a film")
 
@@ -198,14 +203,6 @@ def test_headers_have_to_end(server: RunningServer) -> None:
         except ConnectionError:
             closed = True
     assert closed
-
-
-@pytest.mark.slow
-def test_headers_that_do_not_arrive(server: RunningServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.port)) as connection:
-        connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n")
-        connection.settimeout(20)
-        assert connection.recv(1000) == b""
 
 
 def test_a_long_text_is_explained_as_far_as_it_is_read(server: RunningServer) -> None:

@@ -9,6 +9,7 @@ import csv
 import gzip
 import re
 from collections import Counter
+from functools import cache
 from importlib.resources import files
 
 from manyheads.errors import UserError, nearest
@@ -17,7 +18,8 @@ TASKS = ("sentiment", "paraphrase", "similarity")
 SPLITS = ("train", "dev", "test")
 
 
-def demo_rows(task: str, split: str) -> list[dict[str, str]]:
+@cache  # a study opens the same files for each of its runs
+def demo_rows(task: str, split: str) -> tuple[dict[str, str], ...]:
     """The rows of one split, all values as strings."""
     if task not in TASKS:
         raise UserError(f"Unknown demo task '{task}'.{nearest(task, TASKS)}", code="unknown-demo-task")
@@ -25,7 +27,7 @@ def demo_rows(task: str, split: str) -> list[dict[str, str]]:
         raise UserError(f"Unknown demo split '{split}'.{nearest(split, SPLITS)}", code="unknown-demo-split")
     content = files("manyheads").joinpath("recipes", "demo", f"{task}-{split}.csv.gz").read_bytes()
     lines = gzip.decompress(content).decode().splitlines()
-    return list(csv.DictReader(lines))
+    return tuple(csv.DictReader(lines))
 
 
 def demo_vocabulary() -> list[str]:
