@@ -159,11 +159,12 @@ def test_impossible_values_are_refused(toy_recipe: ToyRecipe, source: dict[str, 
     assert caught.value.code == "bad-recipe"
 
 
+@pytest.mark.parametrize("split", ["dev", "unlabelled"])
 @pytest.mark.parametrize("key", ["weight", "limit", "leave_out"])
-def test_only_train_has_weights_and_limits(toy_recipe: ToyRecipe, key: str) -> None:
+def test_only_train_has_weights_and_limits(toy_recipe: ToyRecipe, key: str, split: str) -> None:
     value: Any = ["test"] if key == "leave_out" else 3
-    tasks = {"mood": {"train": "mood.csv", "dev": {"file": "mood.csv", key: value}}}
-    with pytest.raises(UserError, match=rf"tasks.mood.dev: {key}: only for sources of train") as caught:
+    tasks = {"mood": {"train": "mood.csv", split: {"file": "mood.csv", key: value}}}
+    with pytest.raises(UserError, match=rf"tasks.mood.{split}: {key}: only for sources of train") as caught:
         load_recipe(toy_recipe(tasks=tasks))
     assert caught.value.code == "bad-recipe"
 

@@ -226,9 +226,25 @@ def test_a_fold_without_a_teacher_and_a_run_that_has_changed_are_refused(
     assert not (tmp_path / "toy-teachers").exists(), "it is said before any teacher is trained"
     output = str(distilled / "runs" / "toy-teachers")
     itself = settings(distilled, toy_encoder, name="mood-0", output=output, teachers=teachers_of(distilled))
+    for command in (train, distill):
+        with pytest.raises(UserError) as fault:
+            command(itself, overwrite=True, quiet=True)
+        assert fault.value.code == "overwrites-teacher"
+    assert (distilled / "runs" / "toy-teachers" / "mood-0" / "best").is_dir()
+
+
+@pytest.mark.slow
+def test_a_run_without_teachers_is_not_taken_for_the_student(
+    distilled: Path, toy_encoder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(distilled / "runs", tmp_path / "runs")
+    recipe = settings(distilled, toy_encoder, output=str(tmp_path / "runs"), teachers=teachers_of(distilled))
+    distill(recipe, overwrite=True, quiet=True)
+    distill(recipe, quiet=True)  # which is finished
+    train(settings(distilled, toy_encoder, output=str(tmp_path / "runs")), overwrite=True, quiet=True)
     with pytest.raises(UserError) as fault:
-        train(itself, overwrite=True, quiet=True)
-    assert fault.value.code == "overwrites-teacher"
+        distill(recipe, quiet=True)
+    assert fault.value.code == "run-changed"
 
 
 @pytest.mark.slow

@@ -247,13 +247,13 @@ class TaskSettings(Model):
             sources.append(source)
         return sources
 
-    @field_validator("dev", "test")
+    @field_validator("dev", "test", "unlabelled")
     @classmethod
     def _not_trained_on(cls, value: list[Source] | None) -> list[Source] | None:
         for source in value or []:
             keys = ", ".join(source.changed(TRAIN_KEYS))
             if keys:
-                raise ValueError(f"{keys}: only for sources of train; max_dev measures on fewer rows")
+                raise ValueError(f"{keys}: only for sources of train")
         return value
 
     @field_validator("text", mode="before")

@@ -29,7 +29,7 @@ from manyheads.tasks.teacher_faults import taught_faults
 from manyheads.training.device import start_accelerator
 from manyheads.training.distributed import Processes, join_processes
 from manyheads.training.loop import is_finished, train_to_end
-from manyheads.training.run_folder import check_free, checkpoints_of
+from manyheads.training.run_folder import check_free, check_not_its_own_source, checkpoints_of
 from manyheads.training.setup import assemble
 from manyheads.training.teaching.cost import describe_cost
 
@@ -98,6 +98,8 @@ class _Distillation:
     def _refuse_early(self) -> None:
         """What would stop the student, before any teacher is trained."""
         recipe = self.recipe
+        if self.overwrite:
+            check_not_its_own_source(recipe)
         if not (self.folder / "student.json").is_file():
             check_free(recipe.folder, self.overwrite, is_run=(recipe.folder / "recipe.yaml").is_file())
         tasks = {name: settings.model_copy(update={"unlabelled": None}) for name, settings in recipe.tasks.items()}
@@ -110,7 +112,7 @@ class _Distillation:
         identity = run_identity(recipe)
         state: State | None = None
         if self.processes.main:
-            state = _state(folder, identity_file, identity)
+            state = _state(recipe, identity_file, identity)
         state = self.processes.tell(state)
         if state == "changed" and not self.overwrite:
             raise UserError(
@@ -139,9 +141,12 @@ class _Distillation:
         self.processes.wait()
 
 
-def _state(folder: Path, identity_file: Path, identity: str) -> State:
+def _state(recipe: Recipe, identity_file: Path, identity: str) -> State:
+    folder = recipe.folder
     if not identity_file.is_file() or not all((folder / file).is_file() for file in ("recipe.yaml", LOG_FILE)):
         return "new"
     if json.loads(identity_file.read_text(encoding="utf-8"))["identity"] != identity:
+        return "changed"
+    if recipe.teachers and not Run(folder).recipe.teachers:  # `train` has taken the student's place since
         return "changed"
     return "finished" if is_finished(Run(folder)) else "unfinished"

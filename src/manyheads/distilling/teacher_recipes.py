@@ -79,6 +79,7 @@ def teacher_recipe(recipe: Recipe, task: str, seed: int, fold: Fold | None) -> R
         ),
         "phases": _phases(recipe),
         "checkpoint": recipe.checkpoint.model_copy(update={"best_per_task": False}),
+        "evaluate": recipe.evaluate.model_copy(update={"weights": {}}),  # of one task there is nothing to weigh
         "report": False,
         "trackers": [],
     }

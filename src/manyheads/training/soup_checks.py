@@ -92,6 +92,8 @@ def _check_encoder(first: _Candidate, second: _Candidate) -> None:
 def _check_data(first: _Candidate, second: _Candidate) -> None:
     differing = []
     for name in {**first.data, **second.data}:
+        if name.endswith(" teachers"):  # who taught a run decides nothing of what it holds out
+            continue
         if first.data.get(name) != second.data.get(name):
             differing.append(name)
     if differing:
