@@ -94,7 +94,11 @@ class Teaching:
     @property
     def seconds(self) -> float:
         """What predicting took, when it was done."""
-        return sum(answer.seconds for answers in self.answers.values() for answer in answers)
+        seconds = 0.0
+        for answers in self.answers.values():
+            for answer in answers:
+                seconds += answer.seconds
+        return seconds
 
     def fingerprints(self) -> dict[str, str]:
         """'TASK teachers' → a hash that changes with any of them, and with the rows that they predict."""
@@ -105,7 +109,9 @@ class Teaching:
         return fingerprints
 
     def describe(self) -> str:
-        counts = [f"{task} by {len(predictions)}" for task, predictions in self.predictions.items()]
+        counts = []
+        for task, predictions in self.predictions.items():
+            counts.append(f"{task} by {len(predictions)}")
         gold = "rises from 0 to 1" if self.settings.gold == "annealed" else f"is {self.settings.gold:g}"
         temperature = f"temperature {self.settings.temperature:g}"
         return f"teachers: {', '.join(counts)}; the share of gold labels {gold}, {temperature}"
