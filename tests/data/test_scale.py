@@ -93,6 +93,28 @@ FILES: list[tuple[tuple[str, ...], Columns]] = [
 ]
 
 
+def test_a_file_that_changes_while_it_is_read_is_not_kept(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its rows would be found by the fingerprint of what the file was before."""
+    file = tmp_path / "a.csv"
+    before = "text,label\na,0\nb,1\n"
+    file.write_text(before)
+    usable_rows = reading.usable_rows
+
+    def save_then_read(*arguments: Any) -> Iterator[Any]:
+        file.write_text("text,label\nc,1\nd,2\n")
+        yield from usable_rows(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "usable_rows", save_then_read)
+        with pytest.raises(UserError, match=r"a.csv was changed while it was read") as caught:
+            read(tmp_path, "a.csv")
+    assert caught.value.code == "file-changed"
+    file.write_text(before)
+    assert read(tmp_path, "a.csv").texts[0].to_pylist() == ["a", "b"]
+
+
 @pytest.mark.parametrize(("files", "columns"), FILES)
 def test_kept_rows_are_those_that_were_read(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...], columns: Columns

@@ -97,7 +97,7 @@ def test_an_open_entry_outlives_its_folder(cache: Path) -> None:
     assert entry.remember("sum", lambda: "6") == "6", "though it cannot be written down"
 
 
-@pytest.mark.parametrize("damage", ["shorter", "longer", "missing"])
+@pytest.mark.parametrize("damage", ["shorter", "longer", "missing", "one bit"])
 @pytest.mark.parametrize("file", ["numbers.bin", "vectors.bin", "words_starts.bin", "meta.json"])
 def test_a_damaged_entry_is_refused(cache: Path, file: str, damage: str) -> None:
     cached("kind", "a", fill)
@@ -105,6 +105,8 @@ def test_a_damaged_entry_is_refused(cache: Path, file: str, damage: str) -> None
     content = damaged.read_bytes()
     if damage == "missing":
         damaged.unlink()
+    elif damage == "one bit":
+        damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     else:
         damaged.write_bytes(content[:-1] if damage == "shorter" else content + b"x")
     with pytest.raises(UserError, match=f"^{cache / 'a'}: this cache entry is damaged .*Delete that folder") as caught:
@@ -114,7 +116,10 @@ def test_a_damaged_entry_is_refused(cache: Path, file: str, damage: str) -> None
     assert open_entry("kind", "a") is None
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"columns": {}}', '{"columns": {"x": 1}, "notes": {}}'])
+META_FILES = ["", "[]", '{"columns": {}}', '{"checksum": 1, "content": "{}"}', '{"checksum": 1, "content": 2}']
+
+
+@pytest.mark.parametrize("content", META_FILES)
 def test_a_meta_file_that_is_no_meta_file_is_refused(cache: Path, content: str) -> None:
     cached("kind", "a", fill)
     (cache / "a" / "meta.json").write_text(content)
@@ -135,6 +140,24 @@ def test_a_text_is_computed_once() -> None:
     assert entry.remember("sum", lambda: "6") == "6"
     assert entry.remember("sum", lambda: "7") == "6"
     assert entry.remember("product", lambda: "0") == "0"
+
+
+def test_a_damaged_text_is_computed_again(cache: Path) -> None:
+    entry = cached("kind", "a", fill)
+    entry.remember("sum", lambda: "6")
+    (file,) = set((cache / "a").glob("*.json")) - {cache / "a" / "meta.json"}
+    file.write_text(file.read_text().replace("6", "5"))
+    assert entry.remember("sum", lambda: "7") == "7"
+
+
+def test_every_flipped_bit_of_a_description_is_found(cache: Path) -> None:
+    cached("kind", "a", fill)
+    meta = cache / "a" / "meta.json"
+    content = meta.read_bytes()
+    for position in range(0, len(content), 7):
+        meta.write_bytes(content[:position] + bytes([content[position] ^ 4]) + content[position + 1 :])
+        with pytest.raises(UserError, match="damaged"):
+            open_entry("kind", "a")
 
 
 def test_what_was_used_longest_ago_is_removed_first(cache: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.storage.files import write_bytes, write_folder
+from manyheads.errors import UserError
+from manyheads.storage.files import check_folder, write_bytes, write_folder
 
 
 @pytest.fixture
@@ -30,6 +31,18 @@ def test_a_folder_is_renamed_after_all_of_it_is_synced(tmp_path: Path, synced: l
 
     write_folder(tmp_path / "whole", fill)
     assert synced == ["a", "b", "checksums.json", ".whole.new", tmp_path.name]
+
+
+@pytest.mark.parametrize("sums", ["{}", "[]", "7", "", '{"a.json": "0"}'])
+def test_checksums_name_every_file(tmp_path: Path, sums: str) -> None:
+    folder = tmp_path / "whole"
+    write_folder(folder, lambda aside: (aside / "a.json").write_text("{}") and None)
+    (folder / "notes.txt").write_text("someone's own")
+    check_folder(folder)
+    (folder / "checksums.json").write_text(sums)
+    with pytest.raises(UserError) as caught:
+        check_folder(folder)
+    assert caught.value.code == "damaged-checkpoint"
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="names open files by /proc")

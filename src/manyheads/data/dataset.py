@@ -121,6 +121,11 @@ def read_rows(sources: list[Source], root: Path, split: str, columns: Columns, l
 
         def write(writer: EntryWriter) -> None:
             write_rows(writer, usable_rows(sources, root, split, columns, location, bad), columns, bad)
+            if rows_fingerprint(sources, root, columns) != fingerprint:  # else its name would be a lie for ever
+                raise UserError(
+                    f"{location}: {' or '.join(names)} was changed while it was read. Run again when it is whole.",
+                    code="file-changed",
+                )
 
         try:
             return rows_of_entry(cached("rows", fingerprint, write), columns, names)

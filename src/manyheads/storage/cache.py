@@ -1,8 +1,11 @@
 """The cache: folders of named columns of numbers, written piece by piece, read by memory map.
 
-    $MANYHEADS_CACHE/v2/KIND/FINGERPRINT/
-        meta.json     dtype and shape of each column, and the writer's notes
+    $MANYHEADS_CACHE/v3/KIND/FINGERPRINT/
+        meta.json     dtype, shape and checksum of each column, the writer's notes, and a checksum of all this
         NAME.bin      a column's numbers end to end
+
+Checksums are compared whenever an entry is opened: one flipped bit of a token would train another model. CRC-32 finds
+every flipped bit and reads about a gigabyte a second.
 
 Rows, strings, tokens and the states of frozen layers are all stored like this. The columns are plain arrays and not
 Arrow files: an Arrow file that is written piece by piece is a list of record batches, and to take rows of strings out
@@ -16,8 +19,10 @@ import json
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,8 +31,9 @@ import numpy as np
 from manyheads.errors import UserError
 from manyheads.storage.ragged import Ragged
 
-FORMAT = "v2"  # changes with the layout of an entry, so that older entries are not taken for damaged ones
+FORMAT = "v3"  # changes with the layout of an entry, so that older entries are not taken for damaged ones
 META = "meta.json"
+PIECE = 4_000_000  # bytes of a column that are checked at a time
 
 
 def cache_folder() -> Path:
@@ -58,17 +64,19 @@ class Entry:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files: dict[str, BinaryIO] = {}
+        self._files: dict[str, RawIOBase] = {}
         try:
-            meta = json.loads((folder / META).read_text())
+            meta = _checked_content(folder / META)
             self.notes: dict[str, Any] = meta["notes"]
-            self._columns: dict[str, tuple[str, list[int]]] = meta["columns"]
-            for name, (dtype, shape) in self._columns.items():
-                file = (folder / f"{name}.bin").open("rb")
+            self._columns: dict[str, tuple[str, list[int], int]] = meta["columns"]
+            for name, (dtype, shape, checksum) in self._columns.items():
+                file = (folder / f"{name}.bin").open("rb", buffering=0)
                 self._files[name] = file
                 if os.fstat(file.fileno()).st_size != np.dtype(dtype).itemsize * int(np.prod(shape)):
                     raise ValueError(f"{name}.bin does not have the size it was written with")
-        except (OSError, ValueError, KeyError, TypeError) as error:
+                if _checksum_of(file) != checksum:
+                    raise ValueError(f"{name}.bin does not have the content it was written with")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{folder}: this cache entry is damaged ({error}). Delete that folder and run again.",
                 code="cache-damaged",
@@ -80,7 +88,7 @@ class Entry:
 
     def column(self, name: str) -> np.ndarray:
         """A column, mapped anew by each call: what one map has read leaves memory with it."""
-        dtype, shape = self._columns[name]
+        dtype, shape, _ = self._columns[name]
         if 0 in shape:
             return np.empty(shape, dtype)  # an empty file cannot be mapped
         mapped = np.memmap(self._files[name], dtype=dtype, mode="r", shape=tuple(shape))
@@ -92,13 +100,13 @@ class Entry:
 
     def remember(self, question: str, compute: Callable[[], str]) -> str:
         """A text that follows from the entry: computed at the first call, then read from a file beside the columns."""
-        file = self.folder / f"{hashlib.sha256(question.encode()).hexdigest()[:32]}.txt"
-        if file.is_file():
-            return file.read_text()
+        file = self.folder / f"{hashlib.sha256(question.encode()).hexdigest()[:32]}.json"
+        with suppress(OSError, ValueError, KeyError, TypeError):  # not asked yet, or damaged
+            return str(_checked_content(file))
         answer = compute()
         unfinished = file.with_suffix(f".{os.getpid()}")
         with suppress(OSError):  # then it is computed again the next time
-            unfinished.write_text(answer)
+            unfinished.write_text(_with_checksum(answer))
             unfinished.replace(file)
         return answer
 
@@ -112,6 +120,7 @@ class EntryWriter:
         self._files: dict[str, BinaryIO] = {}
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._shapes: dict[str, list[int]] = {}
+        self._checksums: dict[str, int] = {}
 
     def append(self, name: str, values: np.ndarray) -> None:
         """More values of a column. The first piece, which may be empty, decides dtype and shape of a row."""
@@ -119,7 +128,10 @@ class EntryWriter:
             self._files[name] = (self._folder / f"{name}.bin").open("wb")
             self._dtypes[name] = values.dtype
             self._shapes[name] = [0, *values.shape[1:]]
-        np.ascontiguousarray(values, dtype=self._dtypes[name]).tofile(self._files[name])
+            self._checksums[name] = 0
+        piece = np.ascontiguousarray(values, dtype=self._dtypes[name])
+        piece.tofile(self._files[name])
+        self._checksums[name] = zlib.crc32(piece, self._checksums[name])
         self._shapes[name][0] += len(values)
 
     def append_ragged(self, name: str, values: np.ndarray, lengths: np.ndarray) -> None:
@@ -132,12 +144,36 @@ class EntryWriter:
         self.append(f"{name}_starts", before + np.cumsum(lengths, dtype=np.int64))
 
     def write_meta(self) -> None:
-        columns = {name: (dtype.str, self._shapes[name]) for name, dtype in self._dtypes.items()}
-        (self._folder / META).write_text(json.dumps({"columns": columns, "notes": self.notes}))
+        columns = {}
+        for name, dtype in self._dtypes.items():
+            columns[name] = (dtype.str, self._shapes[name], self._checksums[name])
+        (self._folder / META).write_text(_with_checksum({"columns": columns, "notes": self.notes}))
 
     def close(self) -> None:
         for file in self._files.values():
             file.close()
+
+
+def _with_checksum(content: Any) -> str:
+    text = json.dumps(content)
+    return json.dumps({"checksum": zlib.crc32(text.encode()), "content": text})
+
+
+def _checked_content(file: Path) -> Any:
+    """What `_with_checksum` was given. A ValueError, KeyError or TypeError where the file is not that any more."""
+    stored = json.loads(file.read_text())
+    text = stored["content"]
+    if stored["checksum"] != zlib.crc32(text.encode()):
+        raise ValueError(f"{file.name} does not have the content it was written with")
+    return json.loads(text)
+
+
+def _checksum_of(file: RawIOBase) -> int:
+    checksum = 0
+    piece = bytearray(PIECE)
+    while size := file.readinto(piece):
+        checksum = zlib.crc32(memoryview(piece)[:size], checksum)
+    return checksum
 
 
 def open_entry(kind: str, fingerprint: str) -> Entry | None:

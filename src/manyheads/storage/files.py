@@ -12,6 +12,7 @@ from pathlib import Path
 from manyheads.errors import UserError
 
 CHECKSUMS = "checksums.json"
+CHECKED_SUFFIXES = (".safetensors", ".json")  # of files that are read: nothing else in a folder matters
 DAMAGED = "\nDelete that folder and run `manyheads resume RUN`: it goes on from the newest checkpoint that is left."
 
 
@@ -45,11 +46,15 @@ def restore_folder(folder: Path) -> None:
 def check_folder(folder: Path, code: str = "damaged-checkpoint") -> None:
     """Stop unless every file of the folder is there with the checksum it was written with."""
     try:
-        sums: dict[str, str] = json.loads((folder / CHECKSUMS).read_text())
-    except (OSError, ValueError):
+        sums: dict[str, str] = dict(json.loads((folder / CHECKSUMS).read_text()))
+    except (OSError, ValueError, TypeError):
         raise UserError(
             f"{folder}: not a whole checkpoint: {CHECKSUMS} is missing or damaged.{DAMAGED}", code=code
         ) from None
+    for file in sorted(folder.rglob("*")):
+        name = str(file.relative_to(folder))
+        if file.suffix in CHECKED_SUFFIXES and file.is_file() and name != CHECKSUMS and name not in sums:
+            raise UserError(f"{file}: {CHECKSUMS} does not name it: added later, or the list was cut.{DAMAGED}", code=code)
     for name, sha256 in sums.items():
         file = folder / name
         if not file.is_file():
