@@ -54,7 +54,8 @@ def check_folder(folder: Path, code: str = "damaged-checkpoint") -> None:
     for file in sorted(folder.rglob("*")):
         name = str(file.relative_to(folder))
         if file.suffix in CHECKED_SUFFIXES and file.is_file() and name != CHECKSUMS and name not in sums:
-            raise UserError(f"{file}: {CHECKSUMS} does not name it: added later, or the list was cut.{DAMAGED}", code=code)
+            reason = f"{CHECKSUMS} does not name it: it was added later, or the list was cut."
+            raise UserError(f"{file}: {reason}{DAMAGED}", code=code)
     for name, sha256 in sums.items():
         file = folder / name
         if not file.is_file():
