@@ -70,6 +70,8 @@ class Variant(Model):
     the row is named after the first."""
     seeds: int | None = Field(None, ge=1)
     """Fewer seeds than the study's, from its first on; a row of one seed is shown and not compared."""
+    taught_by: str | None = None
+    """A row with a run for every task, whose runs are the teachers of this one's."""
 
     @property
     def keys(self) -> list[str]:
@@ -90,7 +92,7 @@ class Variant(Model):
         generating: dict[str, Any] = {}
         plain: Overrides = {}
         for key, content in value.items():
-            if key in ("each", "grid", "seeds"):
+            if key in ("each", "grid", "seeds", "taught_by"):
                 generating[key] = content
             else:
                 plain[str(key)] = content

@@ -41,6 +41,13 @@ class StudyFolder:
     def log(self, identity: str) -> Path:
         return self.path / "logs" / f"{identity}.txt"
 
+    def model(self, identity: str) -> Path:
+        return self.run(identity) / "best"
+
+    def is_finished(self, identity: str, with_model: bool = False) -> bool:
+        """Whether there is a result; `with_model`: and the weights, which others learn from."""
+        return self.results.has(identity) and (not with_model or self.model(identity).is_dir())
+
 
 @dataclass(frozen=True)
 class RunStatus:

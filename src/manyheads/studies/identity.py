@@ -43,8 +43,9 @@ SPLITS = ("train", "dev")  # whose content decides a result
 AS_BEFORE = object()  # a value that version 0.1 would have had
 
 
-def run_identity(recipe: Recipe) -> str:
-    """A fingerprint of everything that decides a run's result."""
+def run_identity(recipe: Recipe, teacher_runs: dict[str, list[str]] | None = None) -> str:
+    """A fingerprint of everything that decides a run's result. `teacher_runs`: task → identities of runs that will be
+    its teachers, which need not be trained yet."""
     check_files(recipe)
     content = changed_settings(recipe)
     with_old_keys(content)  # results exported by version 0.1 still count
@@ -54,6 +55,8 @@ def run_identity(recipe: Recipe) -> str:
         content["extends"] = _folder_fingerprint(model_folder(Path(recipe.extends)))
     if recipe.teachers:
         content["teachers"] = teacher_fingerprints(recipe)
+    if teacher_runs:
+        content["teacher_runs"] = teacher_runs
     plugins = [fingerprint(Path(file)) for file in recipe.imports]
     text = json.dumps([__version__, content, _data_fingerprints(recipe), plugins], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -39,8 +39,8 @@ def run_study(
     distinct: dict[str, PlannedRun] = {}
     for identity, planned in runs:
         distinct.setdefault(identity, planned)  # of rows that share a run the first names it
-    waiting = [identity for identity in distinct if not folder.results.has(identity)]
-    finished = len(distinct) - len(waiting)
+    waiting = _unfinished(folder, distinct)
+    finished = sum(map(folder.results.has, distinct))
     reporter.say(f"{len(distinct)} runs, {finished} finished before; {jobs} at a time with {threads} threads each")
     queue = _RunQueue(folder, reporter, distinct, waiting, threads, keep_models)
     progress = _StudyProgress(folder, reporter, distinct, finished)
@@ -61,19 +61,41 @@ def run_study(
     return [run_status(folder, identity, planned) for identity, planned in runs]
 
 
-def train_in_process(folder: StudyFolder, identity: str, planned: PlannedRun) -> None:
-    """Train one run in this process, if it is not finished: for trying things out."""
+def _unfinished(folder: StudyFolder, planned_runs: dict[str, PlannedRun]) -> list[str]:
+    """Runs without a result, and teachers of these whose weights are gone: they are trained again."""
+    without_result = [identity for identity in planned_runs if not folder.results.has(identity)]
+    needed = _teachers_of(planned_runs[identity] for identity in without_result)
+    return [identity for identity in planned_runs if not folder.is_finished(identity, identity in needed)]
+
+
+def _teachers_of(planned_runs: Iterable[PlannedRun]) -> set[str]:
+    teachers: set[str] = set()
+    for planned in planned_runs:
+        for identities in planned.teachers.values():
+            teachers.update(identities)
+    return teachers
+
+
+def train_in_process(folder: StudyFolder, identity: str, planned: PlannedRun, keep: bool = False) -> None:
+    """Train one run in this process, if it is not finished: for trying things out. `keep`: its folder stays."""
     from manyheads.training.loop import train
 
     if not folder.results.has(identity):
-        run = train(_run_recipe(planned.recipe, folder, identity), overwrite=True, quiet=True)
+        run = train(_run_recipe(planned, folder, identity), overwrite=True, quiet=True)
         folder.results.collect(run, identity, planned.first_seed, planned.margins)
-        shutil.rmtree(folder.run(identity))
+        if not keep:
+            shutil.rmtree(folder.run(identity))
 
 
-def _run_recipe(recipe: Recipe, folder: StudyFolder, identity: str) -> Recipe:
+def _run_recipe(planned: PlannedRun, folder: StudyFolder, identity: str) -> Recipe:
     runs = str((folder.path / "runs").resolve())
-    return recipe.model_copy(update={"name": identity, "output": runs, "report": False})
+    changes: dict[str, object] = {"name": identity, "output": runs, "report": False}
+    if planned.teachers:
+        teachers: dict[str, list[str]] = {}
+        for task, identities in planned.teachers.items():
+            teachers[task] = [str(folder.run(teacher).resolve()) for teacher in identities]
+        changes["teachers"] = teachers
+    return planned.recipe.model_copy(update=changes)
 
 
 # --- processes --------------------------------------------------------------------------------------------------
@@ -103,10 +125,16 @@ class _RunQueue:
     def __post_init__(self) -> None:
         self.processes: list[RunProcess] = []
         self.failed: set[str] = set()
+        self.kept_for_students: set[str] = set()
 
     @property
     def running(self) -> list[str]:
         return [process.identity for process in self.processes]
+
+    @property
+    def needed_models(self) -> set[str]:
+        """Teachers of runs that wait or are in training."""
+        return _teachers_of(self.planned[identity] for identity in [*self.waiting, *self.running])
 
     def collect_ended(self) -> None:
         """Keep the results of processes that ended, and say why any failed."""
@@ -128,24 +156,54 @@ class _RunQueue:
         self.folder.results.collect(Run(run_folder), ended.identity, planned.first_seed, planned.margins)
         shutil.rmtree(run_folder / "checkpoints", ignore_errors=True)
         if not self.keep_models:
-            for model in run_folder.glob("best*"):
-                shutil.rmtree(model)
+            self.kept_for_students.add(ended.identity)
+            self._delete_models()
         return True
 
+    def _delete_models(self) -> None:
+        """Of the runs that this study has trained and nobody learns from any more."""
+        for identity in self.kept_for_students - self.needed_models:
+            for model in self.folder.run(identity).glob("best*"):
+                shutil.rmtree(model)
+            self.kept_for_students.remove(identity)
+
     def start_next(self, jobs: int) -> None:
-        """Start waiting runs, as many as there is room for."""
+        """Start waiting runs, as many as there is room for; students when their teachers are trained."""
         for identity in list(self.waiting):
-            if self.folder.results.has(identity):  # another process has finished it
+            needs_model = identity in self.needed_models
+            if self.folder.is_finished(identity, needs_model):  # another process has finished it
                 self.waiting.remove(identity)
-            elif len(self.processes) < jobs:
-                process = start_run(self.folder, identity, self.planned[identity], self.threads)
+            elif self._has_lost_teachers(identity):
+                self.waiting.remove(identity)
+                self.failed.add(identity)
+                self.reporter.say(f"failed: {self.planned[identity].label}: a run that should teach it failed")
+            elif len(self.processes) < jobs and self._has_teachers(identity):
+                process = start_run(self.folder, identity, self.planned[identity], self.threads, needs_model)
                 if process is not None:
                     self.processes.append(process)
                     self.waiting.remove(identity)
 
+    def _has_teachers(self, identity: str) -> bool:
+        """Whether all its teachers are trained."""
+        teachers = _teachers_of([self.planned[identity]])
+        return all(self.folder.is_finished(teacher, with_model=True) for teacher in teachers)
 
-def start_run(folder: StudyFolder, identity: str, planned: PlannedRun, threads: int) -> RunProcess | None:
-    """A process that trains or resumes a run; None where another process trains it, or has just finished it."""
+    def _has_lost_teachers(self, identity: str) -> bool:
+        """Whether a teacher failed, or its weights were deleted while the study ran."""
+        for teacher in _teachers_of([self.planned[identity]]):
+            expected = teacher in self.waiting or teacher in self.running
+            if not expected and not self.folder.is_finished(teacher, with_model=True):
+                return True
+        return False
+
+
+def start_run(
+    folder: StudyFolder, identity: str, planned: PlannedRun, threads: int, needs_model: bool = False
+) -> RunProcess | None:
+    """A process that trains or resumes a run; None where another process trains it, or has just finished it.
+
+    `needs_model`: a run with a result and without weights is trained again.
+    """
     log = folder.log(identity)
     log.parent.mkdir(parents=True, exist_ok=True)
     output = log.open("ab")
@@ -154,7 +212,7 @@ def start_run(folder: StudyFolder, identity: str, planned: PlannedRun, threads: 
     except BlockingIOError:
         output.close()
         return None
-    if folder.results.has(identity):
+    if folder.is_finished(identity, needs_model):
         output.close()
         return None
     output.truncate(0)
@@ -175,10 +233,11 @@ def start_run(folder: StudyFolder, identity: str, planned: PlannedRun, threads: 
 def _command(folder: StudyFolder, identity: str, planned: PlannedRun) -> list[str]:
     """Resume where there is something to resume, else train from the start."""
     run_folder = folder.run(identity)
-    if any((run_folder / "checkpoints").glob("*")) or (run_folder / "metrics.json").is_file():
+    is_finished = (run_folder / "metrics.json").is_file() and folder.model(identity).is_dir()
+    if is_finished or any((run_folder / "checkpoints").glob("*")):
         return ["resume", str(run_folder)]
     recipe_file = folder.recipe(identity)
-    write_text(recipe_file, _run_recipe(planned.recipe, folder, identity).to_yaml())
+    write_text(recipe_file, _run_recipe(planned, folder, identity).to_yaml())
     shutil.rmtree(run_folder, ignore_errors=True)
     return ["train", str(recipe_file), "--overwrite"]
 

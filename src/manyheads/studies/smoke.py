@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from manyheads.errors import UserError
 from manyheads.studies.load import load_study
 from manyheads.studies.runner import train_in_process
 from manyheads.studies.study import OpenStudy, open_study
+from manyheads.studies.teachers import teachers_first
 
 
 def try_studies(names: Sequence[str], output: Path, ends: bool, reporter: Reporter) -> list[str]:
@@ -41,11 +43,13 @@ def _try_study(opened: OpenStudy, ends: bool) -> int:
     names = opened.row_names
     if ends:
         names = [names[0], names[-1]]
-    runs = opened.runs_of(names)
+    runs = teachers_first(opened.runs_of(names))
     for identity, planned in runs:
         try:
-            train_in_process(opened.folder, identity, planned)
+            train_in_process(opened.folder, identity, planned, keep=True)
         except UserError as fault:
             raise UserError(f"{planned.label}: {fault}", code=fault.code) from None
+    for identity, _ in runs:
+        shutil.rmtree(opened.folder.run(identity), ignore_errors=True)
     opened.tables()
     return len(runs)

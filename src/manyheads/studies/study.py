@@ -13,10 +13,10 @@ from manyheads.studies.columns import OVERALL
 from manyheads.studies.comparison import FinishedResults, StudyTable, make_table
 from manyheads.studies.config import SEED_IS_SET, Overrides, Study
 from manyheads.studies.folder import RunStatus, StudyFolder, run_status
-from manyheads.studies.identity import run_identity
 from manyheads.studies.load import load_study
 from manyheads.studies.ranked_layers import describe_layers, ranked_layers
 from manyheads.studies.store import Result
+from manyheads.studies.teachers import about_teachers, check_taught_by, identify_runs
 from manyheads.studies.transfer import TransferMatrix, baseline_rows, transfer_matrix
 from manyheads.studies.validation import (
     check_budgets,
@@ -74,10 +74,10 @@ class OpenStudy:
     def runs(self) -> list[tuple[str, PlannedRun]]:
         """Every run with its identity; baselines last."""
         planned_runs = plan_runs(self.study, self.all_rows, self.overrides, check_files)
-        return [(run_identity(planned.recipe), planned) for planned in planned_runs]
+        return identify_runs(planned_runs, self.all_rows)
 
     def runs_of(self, row_names: Sequence[str]) -> list[tuple[str, PlannedRun]]:
-        """The runs of these rows; of all where none is named."""
+        """The runs of these rows and of their teachers; of all where none is named."""
         names = self.row_names
         for name in row_names:
             if name not in names:
@@ -86,7 +86,8 @@ class OpenStudy:
                 )
         if not row_names:
             return self.runs
-        return [(identity, planned) for identity, planned in self.runs if planned.row in row_names]
+        teaching_rows = [row.taught_by for row in self.all_rows if row.name in row_names]
+        return [(identity, run) for identity, run in self.runs if run.row in row_names or run.row in teaching_rows]
 
     def run_statuses(self) -> list[RunStatus]:
         return [run_status(self.folder, identity, planned) for identity, planned in self.runs]
@@ -119,12 +120,15 @@ class OpenStudy:
         if self.study.baselines is not None:
             for equal in self.study.equal:
                 matrices.append(transfer_matrix(self.study, self.base, self.reference, finished, equal))
-        return make_table(self.study, self.base, self.variant_rows, finished), matrices
+        table = make_table(self.study, self.base, self.variant_rows, finished)
+        table.notes = [*table.notes, *about_teachers(self.variant_rows)]
+        return table, matrices
 
     def check(self) -> None:
         """Rows, columns and published figures by name: nothing is trained for a table that cannot be made."""
         check_overrides(self.study, self.overrides)
         check_row_names(self.study, self.all_rows)
+        check_taught_by(self.study, self.all_rows)
         tasks: list[str] = []
         for _, planned in self.runs:
             tasks += [name for name in planned.recipe.tasks if name not in tasks]

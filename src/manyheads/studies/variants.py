@@ -28,6 +28,7 @@ class Row:
     variant: str  # of the study's file, from which it is made
     members: dict[str, Overrides]
     seeds: int | None = None  # the first so many of the study's; None has all
+    taught_by: str | None = None  # the row whose runs are the teachers of this one's
 
     def seed_count(self, study: Study) -> int:
         return len(study.seed_list[: self.seeds])
@@ -43,6 +44,7 @@ class PlannedRun:
     recipe: Recipe
     first_seed: bool = False  # of its study: what is kept of one seed alone is kept of this one
     margins: dict[str, Any] = field(default_factory=dict)  # `not_worse` of its study, kept with the result
+    teachers: dict[str, list[str]] = field(default_factory=dict)  # task → identities of the runs that teach it
 
     @property
     def label(self) -> str:
@@ -144,7 +146,7 @@ def _variant_rows(study: Study, name: str, variant: Variant, base: Recipe) -> li
             members = {ALL: _fill(settings, words)}
             if "task" in variant.each:
                 members = _task_members(study.location("variants", name), settings, words, list(base.tasks))
-            rows.append(Row(title, name, members, variant.seeds))
+            rows.append(Row(title, name, members, variant.seeds, variant.taught_by))
     return rows
 
 

@@ -8,6 +8,8 @@ encoder's sentence vectors, of a pair [u; v; |u − v|; u∘v; cos], whatever th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,10 +75,18 @@ def baseline_task(task: Task, model: ManyHeads) -> Task:
 
 
 class Prober:
-    """Solves heads on the features of a frozen encoder."""
+    """Solves heads on the features of a frozen encoder, which it computes in the precision of the training."""
 
-    def __init__(self, recipe: Recipe, model: ManyHeads, datasets: Datasets, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: ManyHeads,
+        datasets: Datasets,
+        reporter: Reporter,
+        autocast: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.recipe, self.model, self.datasets, self.reporter = recipe, model, datasets, reporter
+        self.autocast = autocast
         self.tokens_per_pass = recipe.evaluate.tokens_per_pass
         self.rows: dict[str, np.ndarray] = {}
         for name in datasets.selection:
@@ -138,7 +148,7 @@ class Prober:
         data = {name: self.datasets.train[name].of(model.tasks[name]) for name in names}
         rows = {name: self._rows(name, most_tokens) for name in names}
         total = sum(len(task_rows) for task_rows in rows.values())
-        with self.reporter.job("probe", total) as bar:
+        with self.reporter.job("probe", total) as bar, self.autocast():
             features = collect_features(model, data, self.tokens_per_pass, rows, bar.update)
         strengths = {}
         for owner, group in users.items():
@@ -153,9 +163,10 @@ class Prober:
         settings = self.recipe.evaluate
         selection_data = _of_tasks(self.datasets.selection, baseline.tasks)
         rows = self.datasets.selection_rows
-        selection, _ = evaluate_model(baseline, selection_data, settings, rows, fit=settings.calibrate)
-        dev_data = with_calibration(_of_tasks(self.datasets.dev, baseline.tasks), selection.calibration)
-        dev, _ = evaluate_model(baseline, dev_data, settings)
+        with self.autocast():
+            selection, _ = evaluate_model(baseline, selection_data, settings, rows, fit=settings.calibrate)
+            dev_data = with_calibration(_of_tasks(self.datasets.dev, baseline.tasks), selection.calibration)
+            dev, _ = evaluate_model(baseline, dev_data, settings)
         return selection, dev
 
 

@@ -129,7 +129,8 @@ class Trainer:
         """Give the heads their start, and measure the baseline, in the main process; all get the heads."""
         setup = self.setup
         if setup.processes.main:
-            probe = Prober(self.recipe, self.model, self.datasets, setup.reporter).run(setup.heads_taken_over)
+            prober = Prober(self.recipe, self.model, self.datasets, setup.reporter, setup.accelerator.autocast)
+            probe = prober.run(setup.heads_taken_over)
             self.write_log({"event": "probe", **probe.to_json()})
             self._say_evaluation(probe.selection, "frozen encoder + linear model  ")
         setup.processes.copy_from_main(list(self.model.head_states().values()))
