@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from command import check_refused, manyheads
 from manyheads import train
 from manyheads.errors import UserError
 from manyheads.tasks.resolve import load_recipe
-from manyheads.training.device import check_bfloat16
+from manyheads.training.device import check_bfloat16, describe_bfloat16
 
 ToyRecipe = Callable[..., dict[str, Any]]
 RecipeFile = Callable[..., Path]
@@ -118,6 +119,8 @@ def test_a_cpu_that_crashes_on_bf16_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-def test_bf16_on_a_cpu_warns(recipe_file: RecipeFile) -> None:
+def test_bf16_on_a_cpu_says_what_it_gains(recipe_file: RecipeFile) -> None:
     result = manyheads("train", recipe_file(), "training.precision=bf16")
-    assert "warning: on a CPU bf16 is mostly slower than float32" in result.stderr
+    assert re.search(r"this CPU multiplies \d+\.\d times as (fast|slowly) (as )?in", result.stderr), result.stderr
+    assert describe_bfloat16(2.0) == "bf16: this CPU multiplies 2.0 times as fast as in float32"
+    assert describe_bfloat16(0.25).startswith("warning: this CPU multiplies 4.0 times as slowly in bf16")

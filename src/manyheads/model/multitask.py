@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.encoder import Encoder
+from manyheads.encoder.bfloat16 import to_float32
 from manyheads.model.earlier import EarlierModel
 from manyheads.model.head import IncompatiblePart, TaskHead
 from manyheads.seeding import seeded_rng
@@ -184,8 +185,10 @@ class ManyHeads(nn.Module):
     ) -> list[Tensor]:
         starts, lengths = packed.tokens.kept_starts, packed.tokens.kept_lengths
         results = []
-        for task, sequences, words in zip(packed.tasks, packed.where, packed.words, strict=True):
-            results.append(apply(self.head(task), states, starts[sequences], lengths[sequences], words))
+        with torch.autocast(self.device.type, enabled=False):  # losses are never computed in half precision
+            states = {layer: to_float32(layer_states) for layer, layer_states in states.items()}
+            for task, sequences, words in zip(packed.tasks, packed.where, packed.words, strict=True):
+                results.append(apply(self.head(task), states, starts[sequences], lengths[sequences], words))
         return results
 
 

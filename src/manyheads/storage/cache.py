@@ -131,7 +131,7 @@ class EntryWriter:
             self._checksums[name] = 0
         piece = np.ascontiguousarray(values, dtype=self._dtypes[name])
         piece.tofile(self._files[name])
-        self._checksums[name] = zlib.crc32(piece, self._checksums[name])
+        self._checksums[name] = zlib.crc32(piece.data, self._checksums[name])
         self._shapes[name][0] += len(values)
 
     def append_ragged(self, name: str, values: np.ndarray, lengths: np.ndarray) -> None:

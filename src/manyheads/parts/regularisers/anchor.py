@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from manyheads import registry
+from manyheads.encoder.bfloat16 import to_float32
 from manyheads.parts.encodings.pairs import cosine
 from manyheads.parts.pooling.head_pooler import READERS
-from manyheads.parts.regularisers.base import ForwardPass, RegularisedModel, Regulariser, to_float32
+from manyheads.parts.regularisers.base import ForwardPass, RegularisedModel, Regulariser
 from manyheads.registry import NotNegative, TaskName, register
 
 if TYPE_CHECKING:

@@ -80,7 +80,7 @@ class ForwardPass:
         """The outputs for other embeddings, with the dropout masks of the pass or with new ones."""
         masks = rng_from(self.rng_after, embedded.device) if same_masks else nullcontext()
         with masks, self.autocast():
-            return [to_float32(output) for output in self.model.read(embedded, self.packed)]
+            return self.model.read(embedded, self.packed)
 
     def redrawn(self) -> list[Tensor]:
         """The outputs of the same inputs once more, all dropout masks drawn anew, those of the embeddings too."""
@@ -91,13 +91,7 @@ class ForwardPass:
     def again(self, weights: dict[str, Tensor]) -> list[Tensor]:
         """The outputs that the model would give with other weights, with the masks of the pass."""
         with rng_from(self.rng_before, self.embedded.device), self.autocast():
-            outputs = torch.func.functional_call(self.model, weights, (self.batches, False, self.packed.all_states))
-        return [to_float32(output) for output in outputs]
-
-
-def to_float32(outputs: Tensor) -> Tensor:
-    """Losses are never computed in half precision."""
-    return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+            return torch.func.functional_call(self.model, weights, (self.batches, False, self.packed.all_states))
 
 
 class Regulariser(nn.Module):

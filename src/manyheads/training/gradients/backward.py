@@ -23,7 +23,7 @@ from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.aggregators.base import Aggregator
-from manyheads.parts.regularisers.base import ForwardPass, Regulariser, to_float32
+from manyheads.parts.regularisers.base import ForwardPass, Regulariser
 from manyheads.parts.samplers import Batch
 from manyheads.seeding import rng_state, seeded_rng
 from manyheads.tokens.packing import Words
@@ -303,7 +303,7 @@ class Backward:
             embedded = self.model.embed(packed)
             after = rng_state(self.model.device)
             states = self.model.states(embedded, packed)
-            outputs = [to_float32(output) for output in self.model.outputs(states, packed)]
+            outputs = self.model.outputs(states, packed)
         values = []
         for (task, rows, _), output, words in zip(passing, outputs, packed.words, strict=True):
             values.append(self._example_losses(task, rows, output, words))
