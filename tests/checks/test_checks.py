@@ -214,6 +214,18 @@ def labelled(prefix: str, counts: dict[str, int]) -> str:
     return "text,label\n" + "".join(lines)
 
 
+def test_classes_that_are_several_are_found(tmp_path: Path, toy_encoder: Path) -> None:
+    train = labelled("train", {"joy": 3, "love": 3, "joy|love": 3, "this; that": 3})
+    finding = check(write(tmp_path, toy_encoder, train))["train", "joined-classes"]
+    assert finding.message == (
+        "1 of 4 classes of train is others with '|' between them: where a row may have several classes, "
+        "set `kind: multi-label`."
+    )
+    assert finding.examples == ("'joy|love'",)
+    several = check(write(tmp_path, toy_encoder, train, kind="multi-label", separator="|"))
+    assert ("train", "joined-classes") not in several
+
+
 def test_class_balance(tmp_path: Path, toy_encoder: Path) -> None:
     train = labelled("train", {"bad": 14, "good": 185, "rare": 1})
     found = check(write(tmp_path, toy_encoder, train, labelled("dev", {"bad": 7, "good": 1})))

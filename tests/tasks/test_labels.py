@@ -156,6 +156,16 @@ def test_bad_labels_say_why() -> None:
     assert [numbers.read("-1"), numbers.read("5.5")] == [-1.0, 5.5]
 
 
+def test_a_label_that_joins_classes_advises_multi_label() -> None:
+    reader = infer(["joy", "love", "joy|love", "grief"])
+    with pytest.raises(
+        BadLabel, match=r"^label 'joy\|grief' is several classes with '\|' between them; .*multi-label`$"
+    ):
+        reader.read("joy|grief")
+    with pytest.raises(BadLabel, match=r"^label 'joy\|anger' is not one of"):
+        reader.read("joy|anger")
+
+
 def test_a_long_list_of_classes_is_shortened() -> None:
     with pytest.raises(BadLabel, match=r"is not one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, …$"):
         infer([str(i) for i in range(20)]).read("x")

@@ -76,6 +76,8 @@ def _check_classes(split: Split, reader: LabelReader, train: Split) -> Iterator[
     classes = _count_classes(split, reader)
     exclusive = find_kind(reader.kind).exclusive
     yield _describe_balance(split, classes, exclusive)
+    if split is train and exclusive:
+        yield from _check_joined(split, reader, classes)
     if split is train or not train.usable_rows:
         return
     train_classes = _count_classes(train, reader)
@@ -85,6 +87,22 @@ def _check_classes(split: Split, reader: LabelReader, train: Split) -> Iterator[
     yield from count_finding(split.task, f"train/{split.name}", "missing-class", "warning", share, text)
     if exclusive:
         yield from _check_shift(split, classes, train_classes)
+
+
+def _check_joined(split: Split, reader: LabelReader, classes: ClassCounts) -> Iterator[Finding]:
+    """Classes that look like several, of a task whose rows have one each."""
+    separators: dict[str, str] = {}  # class → what it has between others
+    for name in classes.counts:
+        separator = reader.joining_separator(name)
+        if separator is not None:
+            separators[name] = separator
+    text = (
+        f"classes of train {{are}} others with '{next(iter(separators.values()), '')}' between them: where a row may "
+        "have several classes, set `kind: multi-label`"
+    )
+    examples = map(quote_class, separators)
+    share = (len(separators), len(classes.counts))
+    yield from count_finding(split.task, split.name, "joined-classes", "warning", share, text, examples)
 
 
 def _describe_balance(split: Split, classes: ClassCounts, exclusive: bool) -> Finding:

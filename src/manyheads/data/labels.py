@@ -21,6 +21,7 @@ LabelType = Literal["class", "ordered class", "class set", "number"]
 BETWEEN = "\x1f"  # stands before each class of a row, where the file has a list of them
 FAULT = "\x1e"  # stands before what is wrong with a label that was not even read
 NONE = "[]"  # a row of a multi-label task with none of the classes
+SEPARATORS = ("|", ";", ",")  # what may stand between classes in a cell of text, most telling first
 YES = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -63,10 +64,22 @@ class LabelReader:
     def class_index(self, label: str) -> int:
         index = self.values.get(label)
         if index is None:
+            separator = self.joining_separator(label)
+            if separator is not None:
+                advice = "where a row may have several classes, set `kind: multi-label`"
+                raise BadLabel(f"label '{label}' is several classes with '{separator}' between them; {advice}")
             known_labels = list(self.values)
             ellipsis = ", …" if len(known_labels) > 12 else ""
             raise BadLabel(f"label '{label}' is not one of {', '.join(known_labels[:12])}{ellipsis}")
         return index
+
+    def joining_separator(self, label: str) -> str | None:
+        """What a label has between parts that are all classes by themselves; None where they are not."""
+        for separator in SEPARATORS:
+            classes = split_classes(label, separator)
+            if len(classes) > 1 and all(name in self.values for name in classes):
+                return separator
+        return None
 
 
 def is_labelled(labels: Column) -> np.ndarray:

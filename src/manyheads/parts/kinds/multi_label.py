@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from manyheads.data.labels import NONE, BadLabel, LabelReader, LabelType, is_list, split_classes
+from manyheads.data.labels import NONE, SEPARATORS, BadLabel, LabelReader, LabelType, is_list, split_classes
 from manyheads.parts.kinds.calibration import THRESHOLD, apply_temperature, fit_thresholds
 from manyheads.parts.kinds.classes import KindWithClasses, clip_probabilities
 from manyheads.registry import register
@@ -15,8 +15,6 @@ from manyheads.tasks.kind import Calibration, LabelDeclaration, LabelStatistics
 
 if TYPE_CHECKING:
     from manyheads.tasks.task import Task
-
-SEPARATORS = ("|", ";", ",")  # what may stand between classes in a cell of text, most telling first
 
 
 @register("kinds", "multi-label")
