@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from manyheads.config.recipe import Recipe
 from manyheads.config.task import Fold
-from manyheads.data.folds import fold_of_rows
 from manyheads.errors import UserError, nearest
 from manyheads.model.fingerprint import model_fingerprint
 from manyheads.model.saved_tasks import read_model_file
@@ -99,15 +98,9 @@ def rows_asked(teacher: Teacher, data: TaskData) -> np.ndarray:
     if teacher.left_out is None:
         return np.arange(len(data.train))
     mask = np.ones(len(data.train), dtype=bool)
-    in_fold = _in_fold(teacher.left_out, data)
+    in_fold = data.folds.contain(teacher.left_out)
     mask[: len(in_fold)] = in_fold
     return np.flatnonzero(mask)
-
-
-def _in_fold(fold: Fold, data: TaskData) -> np.ndarray:
-    """Of the rows that are not there for their texts alone, which are in a fold."""
-    rows = data.train.take(np.arange(len(data.train) - data.unlabelled_rows))
-    return fold_of_rows(rows, fold.of, data.rows_name) == fold.number - 1
 
 
 def _open(folder: Path, task: Task, location: str) -> Teacher:
@@ -133,7 +126,7 @@ def _why_other_rows(teacher: Teacher, data: TaskData) -> str | None:
     """A teacher that was trained without a fold must have had the other folds of these very rows."""
     if teacher.left_out is None:
         return None
-    in_fold = _in_fold(teacher.left_out, data)
+    in_fold = data.folds.contain(teacher.left_out)
     expected = int((data.train.labelled[: len(in_fold)] & ~in_fold).sum())
     if teacher.task.train_examples == expected:
         return None
