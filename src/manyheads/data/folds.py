@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,23 @@ from manyheads.data.dataset import Dataset
 from manyheads.data.extra_rows import ExtraRows
 from manyheads.data.hold_out import text_groups
 from manyheads.seeding import generator
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A fold that a model was trained without."""
+
+    fold: Fold
+    texts: str  # a hash of its rows' texts: the fold of another train has others
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.fold.model_dump(), "texts": self.texts}
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> LeftOut:
+        """What `to_json` wrote. A ValueError, TypeError or KeyError where it is something else."""
+        fold = {key: saved[key] for key in Fold.model_fields}
+        return cls(Fold.model_validate(fold), str(saved["texts"]))
 
 
 @dataclass(frozen=True)
@@ -40,6 +59,14 @@ class Folds:
     def contain(self, fold: Fold) -> np.ndarray:
         """[rows] whether each is in this fold."""
         return self.fold_of_rows(fold.of) == fold.number - 1
+
+    def without(self, fold: Fold) -> LeftOut:
+        """What a model says that is trained without a fold of these rows."""
+        rows = self.rows.take(np.flatnonzero(self.contain(fold)))
+        digest = hashlib.sha256()
+        for texts in zip(*rows.texts, strict=True):
+            digest.update(repr(texts).encode())
+        return LeftOut(fold, digest.hexdigest()[:32])
 
     @cached_property
     def _groups(self) -> np.ndarray:

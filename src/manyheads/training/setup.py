@@ -178,6 +178,7 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
         notes=[note for data in loaded.values() for note in data.notes],
         unlabelled=frozenset(name for name, data in loaded.items() if data.unlabelled_rows),
         visits={name: data.visits for name, data in loaded.items() if data.visits is not None},
+        left_out={name: data.left_out for name, data in loaded.items() if data.left_out is not None},
     )
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from manyheads.config.recipe import Recipe
-from manyheads.config.task import Fold
+from manyheads.data.folds import LeftOut
 from manyheads.errors import UserError, nearest
 from manyheads.model.fingerprint import model_fingerprint
 from manyheads.model.saved_tasks import read_model_file
@@ -32,7 +31,7 @@ class Teacher:
 
     folder: Path  # of the model
     task: Task  # the teacher's own; without calibration, so that it predicts what it learnt
-    left_out: Fold | None  # of the task's train: it was not trained on this fold, and predicts only it
+    left_out: LeftOut | None  # of the task's train: it was not trained on this fold, and predicts only it
 
 
 def open_teachers(recipe: Recipe, loaded: dict[str, TaskData]) -> dict[str, list[Teacher]]:
@@ -84,12 +83,9 @@ def teacher_fingerprints(recipe: Recipe) -> dict[str, list[str]]:
     return fingerprints
 
 
-def folds_left_out(recipe: Recipe) -> dict[str, Any]:
+def describe_left_out(left_out: Mapping[str, LeftOut]) -> dict[str, Any]:
     """What a model folder says of the folds that its tasks were trained without; empty where none was left out."""
-    folds = {}
-    for name, settings in recipe.tasks.items():
-        if settings.without_fold:
-            folds[name] = settings.without_fold.model_dump()
+    folds = {name: fold.to_json() for name, fold in left_out.items()}
     return {LEFT_OUT: folds} if folds else {}
 
 
@@ -98,7 +94,7 @@ def rows_asked(teacher: Teacher, data: TaskData) -> np.ndarray:
     if teacher.left_out is None:
         return np.arange(len(data.train))
     mask = np.ones(len(data.train), dtype=bool)
-    in_fold = data.folds.contain(teacher.left_out)
+    in_fold = data.folds.contain(teacher.left_out.fold)
     mask[: len(in_fold)] = in_fold
     return np.flatnonzero(mask)
 
@@ -114,24 +110,20 @@ def _open(folder: Path, task: Task, location: str) -> Teacher:
     return Teacher(folder, uncalibrated, _left_out(folder, content.about, name))
 
 
-def _left_out(folder: Path, description: dict[str, Any], name: str) -> Fold | None:
+def _left_out(folder: Path, description: dict[str, Any], name: str) -> LeftOut | None:
     folds = description.get(LEFT_OUT, {})
     try:
-        return Fold.model_validate(folds[name]) if name in folds else None
-    except (ValidationError, TypeError):
+        return LeftOut.from_json(folds[name]) if name in folds else None
+    except (ValueError, TypeError, KeyError):
         raise UserError(f"{folder}: what it says of the fold that was left out is damaged.", "damaged-model") from None
 
 
 def _why_other_rows(teacher: Teacher, data: TaskData) -> str | None:
-    """A teacher that was trained without a fold must have had the other folds of these very rows."""
-    if teacher.left_out is None:
+    """The fold that a teacher was trained without must be one of these very rows: else it has seen what it predicts."""
+    if teacher.left_out is None or teacher.left_out == data.folds.without(teacher.left_out.fold):
         return None
-    in_fold = data.folds.contain(teacher.left_out)
-    expected = int((data.train.labelled[: len(in_fold)] & ~in_fold).sum())
-    if teacher.task.train_examples == expected:
-        return None
-    fold = f"fold {teacher.left_out.number} of {teacher.left_out.of}"
-    return f"trained without {fold} on {teacher.task.train_examples:,} rows, where {expected:,} are left here"
+    fold = teacher.left_out.fold
+    return f"trained without fold {fold.number} of {fold.of} of other rows than train has here"
 
 
 def _unlabelled_faults(recipe: Recipe) -> Iterator[Fault]:
