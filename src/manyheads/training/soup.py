@@ -26,6 +26,7 @@ from manyheads.model.task_tokens import TaskTokens
 from manyheads.runs.run import Run, evaluate_with_progress
 from manyheads.tasks.task import Task
 from manyheads.training.datasets import of_model
+from manyheads.training.extension import reopen_model
 from manyheads.training.run_folder import checkpoints_of
 from manyheads.training.soup_checks import check_averageable
 from manyheads.training.soup_data import SoupData, read_soup_data
@@ -173,7 +174,7 @@ class _Averaging:
         self.run, self.recipe, self.ingredients = run, run.recipe, ingredients
         self.reporter, self.notes = reporter, notes
         self.tried: list[GreedyStep] = []
-        self.model, _ = load_model(run.folder / run.model_name)  # whose weights each mean replaces
+        self.model = reopen_model(run.folder, run.recipe, reporter)  # whose weights each mean replaces
         self.model.tasks = {name: _uncalibrated(task) for name, task in self.model.tasks.items()}
 
     def write(self, target: Path, greedy: bool) -> Soup:
@@ -219,14 +220,14 @@ class _Averaging:
         """Greedy: the ingredients of the best mean, best first."""
         alone: list[tuple[float, Ingredient]] = []
         for ingredient in self.ingredients:
-            self.model.load_state_dict(ingredient.load())
+            self.model.load_state_dict(self._load(ingredient))
             alone.append((self._score(data), ingredient))
         alone.sort(key=lambda scored: -scored[0])  # stable: of equal ones the first stays first
         taken: list[Ingredient] = []
         sums: States = {}
         best = 0.0
         for score, ingredient in alone:
-            weights = ingredient.load()
+            weights = self._load(ingredient)
             with_it = add_weights(sums, weights)
             in_mean = score
             if taken:
@@ -239,6 +240,11 @@ class _Averaging:
             self._say_step(step)
         return taken
 
+    def _load(self, ingredient: Ingredient) -> States:
+        """The weights of what was trained: best/ of a run that extends a model has that one's heads too."""
+        weights = ingredient.load()
+        return {name: weights[name] for name in self.model.state_dict()}
+
     def _score(self, data: SoupData) -> float:
         return self._evaluate(data.selection, fit=self.recipe.evaluate.calibrate).overall
 
@@ -250,7 +256,7 @@ class _Averaging:
     def _set_mean(self, taken: list[Ingredient]) -> None:
         sums: States = {}
         for ingredient in taken:
-            weights = ingredient.load()
+            weights = self._load(ingredient)
             sums = add_weights(sums, weights)
         self.model.load_state_dict(mean_weights(sums, len(taken), weights))
 
@@ -259,7 +265,8 @@ class _Averaging:
         selection = data.selection if data else {}
         sources = {ingredient.source for ingredient in taken}
         if sources == {taken[0].best_folder.resolve()}:
-            self.model.tasks = load_model(taken[0].best_folder)[0].tasks
+            tasks = load_model(taken[0].best_folder)[0].tasks
+            self.model.tasks = {name: tasks[name] for name in self.model.tasks}
             return self._evaluate(of_model(selection, self.model)) if selection else None
         fit = self.recipe.evaluate.calibrate
         if fit:
