@@ -219,6 +219,10 @@ def test_a_fold_without_a_teacher_and_a_run_that_has_changed_are_refused(
     model_file.write_text(json.dumps(content))
     one_fold = settings(distilled, toy_encoder, teachers={"mood": str(tmp_path / "teacher")})
     assert refusal(one_fold) == "rows-without-teacher"
+    content["about"] = {"run": "a run that extends it", "extends": {"tasks": ["mood"], **content["about"]}}
+    model_file.write_text(json.dumps(content))
+    assert refusal(one_fold) == "rows-without-teacher", "what a model keeps of another has left it out still"
+    content["about"] = content["about"]["extends"]
     for texts, code in (("of other rows", "teacher-does-not-fit"), (None, "damaged-model")):
         content["about"]["left_out"]["mood"] = {**left_out, "texts": texts} if texts else {"number": 1, "of": 2}
         model_file.write_text(json.dumps(content))

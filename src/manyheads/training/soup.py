@@ -22,6 +22,7 @@ from manyheads.console import Reporter
 from manyheads.errors import UserError
 from manyheads.inference.evaluate import Evaluation
 from manyheads.model.folder import load_model, save_model
+from manyheads.model.saved_tasks import read_model_file
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.runs.run import Run, evaluate_with_progress
 from manyheads.tasks.task import Task
@@ -31,6 +32,7 @@ from manyheads.training.run_folder import checkpoints_of
 from manyheads.training.soup_checks import check_averageable
 from manyheads.training.soup_data import SoupData, read_soup_data
 from manyheads.training.state import find_checkpoints, load_weights
+from manyheads.training.teaching.teachers import LEFT_OUT
 
 States = dict[str, Tensor]
 
@@ -194,7 +196,9 @@ class _Averaging:
             tried=self.tried,
             notes=self.notes,
         )
-        save_model(target, self.model, self.ingredients[0].best_folder, _about(soup))
+        best = self.ingredients[0].best_folder  # all runs left out the same: their data are the same
+        description, _ = read_model_file(best)
+        save_model(target, self.model, best, _about(soup, description.about))
         for note in self.notes:
             self.reporter.say(f"note: {note}")
         return soup
@@ -303,13 +307,15 @@ def _uncalibrated(task: Task) -> Task:
     return replace(task, temperature=1.0, thresholds=())
 
 
-def _about(soup: Soup) -> dict[str, Any]:
-    """What the model folder says of itself."""
+def _about(soup: Soup, of_best: dict[str, Any]) -> dict[str, Any]:
+    """What the model folder says of itself. `of_best`: what a run's best model does."""
     content = soup.to_json()
     about: dict[str, Any] = {
         "run": f"average of {', '.join(soup.models)}",
         "average": {key: content[key] for key in ("method", "models", "left_out", "tried", "notes")},
     }
+    if LEFT_OUT in of_best:
+        about[LEFT_OUT] = of_best[LEFT_OUT]
     if soup.selection is not None:
         about |= {"chosen_on": "all held-out train examples", **soup.selection}
     if soup.dev is not None:

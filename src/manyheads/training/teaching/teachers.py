@@ -12,6 +12,7 @@ import numpy as np
 from manyheads.config.recipe import Recipe
 from manyheads.data.folds import LeftOut
 from manyheads.errors import UserError, nearest
+from manyheads.model.earlier import ABOUT_KEY
 from manyheads.model.fingerprint import model_fingerprint
 from manyheads.model.saved_tasks import read_model_file
 from manyheads.runs.run import is_model_folder
@@ -110,11 +111,14 @@ def _open(folder: Path, task: Task, location: str) -> Teacher:
     return Teacher(folder, uncalibrated, _left_out(folder, content.about, name))
 
 
-def _left_out(folder: Path, description: dict[str, Any], name: str) -> LeftOut | None:
-    folds = description.get(LEFT_OUT, {})
+def _left_out(folder: Path, about: dict[str, Any], name: str) -> LeftOut | None:
+    """Where a model extends another, what it says of the tasks of that one stands one level deeper."""
     try:
-        return LeftOut.from_json(folds[name]) if name in folds else None
-    except (ValueError, TypeError, KeyError):
+        folds = about.get(LEFT_OUT, {})
+        if name in folds:
+            return LeftOut.from_json(folds[name])
+        return _left_out(folder, about[ABOUT_KEY], name) if ABOUT_KEY in about else None
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise UserError(f"{folder}: what it says of the fold that was left out is damaged.", "damaged-model") from None
 
 
