@@ -14,6 +14,7 @@ from manyheads.errors import UserError
 from manyheads.tasks.compatibility import recipe_faults, refuse
 from manyheads.tasks.same_rows import same_rows
 from manyheads.tasks.task import PARTS
+from manyheads.tasks.teacher_faults import missing_teachers
 
 
 def plan_teachers(recipe: Recipe) -> dict[str, list[Recipe]]:
@@ -25,12 +26,6 @@ def plan_teachers(recipe: Recipe) -> dict[str, list[Recipe]]:
             for fold in _folds(recipe, task):
                 planned[task].append(teacher_recipe(recipe, task, seed, fold))
     return planned
-
-
-def missing_teachers(recipe: Recipe) -> list[str]:
-    """The tasks that teachers are made for."""
-    tasks = recipe.distill.tasks or recipe.training.active_tasks or list(recipe.tasks)
-    return [task for task in tasks if task not in recipe.teachers]
 
 
 def teacher_seeds(recipe: Recipe) -> range:

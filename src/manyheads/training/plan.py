@@ -71,7 +71,7 @@ class Plan:
 def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = True) -> Plan:
     """The plan of a recipe; `timed` also runs a few steps on the real encoder."""
     reporter = reporter or Reporter(quiet=True)
-    setup = assemble(recipe, reporter)
+    setup = assemble(recipe, reporter, to_distill=True)
     model, datasets, schedule = setup.model, setup.datasets, setup.schedule
     cache = FrozenCache(model, datasets, recipe.training, setup.reporter, setup.processes)
     tasks = _count(model, datasets, schedule)

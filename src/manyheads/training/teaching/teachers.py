@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,12 @@ class Teacher:
     left_out: LeftOut | None  # of the task's train: it was not trained on this fold, and predicts only it
 
 
-def open_teachers(recipe: Recipe, loaded: dict[str, TaskData]) -> dict[str, list[Teacher]]:
-    """Task → its teachers; all that does not fit is one message."""
-    taught = [loaded[name].task for name in recipe.teachers]
-    refuse([*taught_faults(taught), *_unlabelled_faults(recipe)], recipe)
+def open_teachers(
+    recipe: Recipe, loaded: dict[str, TaskData], to_come: Collection[str] = ()
+) -> dict[str, list[Teacher]]:
+    """Task → its teachers; all that does not fit is one message. `to_come`: tasks whose teachers are trained later."""
+    taught = [loaded[name].task for name in (*recipe.teachers, *to_come)]
+    refuse([*taught_faults(taught), *_unlabelled_faults(recipe, to_come)], recipe)
     teachers: dict[str, list[Teacher]] = {}
     faults: list[Fault] = []
     for name, folders in recipe.teachers.items():
@@ -130,9 +132,9 @@ def _why_other_rows(teacher: Teacher, data: TaskData) -> str | None:
     return f"trained without fold {fold.number} of {fold.of} of other rows than train has here"
 
 
-def _unlabelled_faults(recipe: Recipe) -> Iterator[Fault]:
+def _unlabelled_faults(recipe: Recipe, to_come: Collection[str]) -> Iterator[Fault]:
     for name, settings in recipe.tasks.items():
-        if settings.unlabelled and name not in recipe.teachers:
+        if settings.unlabelled and name not in recipe.teachers and name not in to_come:
             reason = "texts without labels need teachers; name some under `teachers`, or run `manyheads distill`."
             yield Fault(("tasks", name, "unlabelled"), reason, "no-teacher")
 
