@@ -14,6 +14,7 @@ import yaml
 
 from conftest import made_once, toy_settings, write_toy_data
 from manyheads import Run, UserError, distill, load_recipe, train
+from manyheads.config.task import Fold
 from manyheads.console import Reporter
 from manyheads.model.fingerprint import model_fingerprint
 from manyheads.studies.identity import run_identity
@@ -164,6 +165,10 @@ def test_out_of_fold_teachers_predict_what_they_have_not_seen_and_texts_without_
         if row < len(texts) - 2:
             expected = probabilities[int(text in seen[0])][row]
         assert targets[row].tolist() == pytest.approx(expected.tolist(), abs=1e-6)
+    (tmp_path / "train.csv").write_text((tmp_path / "train.csv").read_text().replace("was good", "was fine"))
+    with pytest.raises(UserError, match="without fold 1 of 2 of other rows") as fault:
+        assemble(load_recipe(run.folder / "recipe.yaml"), Reporter(quiet=True))
+    assert fault.value.code == "teacher-does-not-fit", "as many rows as before, but others"
 
 
 def refusal(recipe: dict[str, Any]) -> str:
@@ -208,14 +213,20 @@ def test_a_fold_without_a_teacher_and_a_run_that_has_changed_are_refused(
     shutil.copytree(distilled / "runs" / "toy-teachers" / "mood-0", tmp_path / "teacher")
     model_file = tmp_path / "teacher" / "best" / "manyheads.json"
     content = json.loads(model_file.read_text())
-    content["about"]["left_out"] = {"mood": {"number": 1, "of": 2}}
-    content["tasks"][0]["train_examples"] = 18
+    folds = load_tasks(load_recipe(settings(distilled, toy_encoder)))["mood"].folds
+    left_out = folds.without(Fold(number=1, of=2)).to_json()
+    content["about"]["left_out"] = {"mood": left_out}
     model_file.write_text(json.dumps(content))
     one_fold = settings(distilled, toy_encoder, teachers={"mood": str(tmp_path / "teacher")})
     assert refusal(one_fold) == "rows-without-teacher"
-    content["tasks"][0]["train_examples"] = 17
+    content["about"] = {"run": "a run that extends it", "extends": {"tasks": ["mood"], **content["about"]}}
     model_file.write_text(json.dumps(content))
-    assert refusal(one_fold) == "teacher-does-not-fit"
+    assert refusal(one_fold) == "rows-without-teacher", "what a model keeps of another has left it out still"
+    content["about"] = content["about"]["extends"]
+    for texts, code in (("of other rows", "teacher-does-not-fit"), (None, "damaged-model")):
+        content["about"]["left_out"]["mood"] = {**left_out, "texts": texts} if texts else {"number": 1, "of": 2}
+        model_file.write_text(json.dumps(content))
+        assert refusal(one_fold) == code
     with pytest.raises(UserError) as fault:
         distill(settings(distilled, toy_encoder, seed=0, evaluate={"max_examples": 2}), quiet=True)
     assert fault.value.code == "run-changed"

@@ -78,6 +78,31 @@ def test_a_length_that_is_not_one_of_passes_is_refused(toy_recipe: ToyRecipe) ->
         load_recipe(toy_recipe(tasks={"mood": {"train": "mood.csv", "without_fold": {"number": 3, "of": 2}}}))
 
 
+def test_steps_of_all_tasks_together_are_refused(toy_recipe: ToyRecipe) -> None:
+    phases = [{"epochs": 1, "steps": 4}]
+    for steps in ({"training": {"epochs": 2, "max_steps": 5}}, {"phases": phases}):
+        with pytest.raises(UserError) as fault:
+            plan_teachers(load_recipe(toy_recipe(**steps)))
+        assert fault.value.code == "teacher-length"
+        (teacher, *_) = plan_teachers(load_recipe(toy_recipe(**steps, distill={"passes": 4})))["mood"]
+        assert (teacher.training.max_steps, teacher.phases) == (None, None)
+
+
+def test_a_teacher_has_the_phases_of_its_task(toy_recipe: ToyRecipe) -> None:
+    """Of a phase that names its task alone the steps are the teacher's own."""
+    phases = [{"name": "near", "tasks": ["near"], "epochs": 9}, {"name": "both", "tasks": ["near", "mood"]}]
+    phases += [{"name": "mood", "tasks": ["mood"], "steps": 4}]
+    recipe = load_recipe(toy_recipe(phases=phases, distill={"seeds": 1}))
+    named = {}
+    for task, (teacher,) in plan_teachers(recipe).items():
+        named[task] = [phase.name for phase in teacher.phases or []]
+    assert named == {"mood": ["both", "mood"], "near": ["near", "both"]}
+    untrained = toy_recipe(phases=phases[:1], distill={"seeds": 1, "tasks": ["mood"]})
+    with pytest.raises(UserError) as fault:
+        plan_teachers(load_recipe(untrained))
+    assert fault.value.code == "teacher-length"
+
+
 def test_teachers_are_named_beside_the_recipe_or_where_the_user_stands(
     toy_recipe: ToyRecipe, recipe_file: Callable[..., Path], toy_data: Path
 ) -> None:

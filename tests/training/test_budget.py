@@ -9,8 +9,11 @@ import pytest
 import yaml
 
 from manyheads import load_recipe, train
+from manyheads.console import Reporter
 from manyheads.errors import UserError
+from manyheads.training.measured_budget import predicted_examples
 from manyheads.training.plan import make_plan
+from manyheads.training.setup import assemble
 
 ToyRecipe = Callable[..., dict[str, Any]]  # 36 and 27 rows of train
 
@@ -65,6 +68,20 @@ def test_a_recipe_that_was_written_out_says_the_same(toy_recipe: ToyRecipe) -> N
         content = {**content, "defaults": None}
         recipe = load_recipe(content)
         assert load_recipe(yaml.safe_load(recipe.to_yaml())).training == recipe.training
+
+
+@pytest.mark.parametrize("probe", [True, False])
+def test_minutes_count_the_evaluations_of_averaged_weights(toy_recipe: ToyRecipe, probe: bool) -> None:
+    """They are evaluated whenever the raw ones are, and at the end on dev; the probe's baseline is not."""
+    predicted = {}
+    for averaging in (None, 0.99):
+        training = {"probe": probe, "average_weights": averaging}
+        recipe = load_recipe(toy_recipe(training=training, evaluate={"select": 0.25}))
+        datasets = assemble(recipe, Reporter(quiet=True)).datasets
+        predicted[averaging] = predicted_examples(recipe, datasets, epochs=3)
+    selection, dev = 9 + 7, 4 + 3
+    evaluations = 3 + probe
+    assert predicted[0.99] - predicted[None] == evaluations * selection + dev
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 
 import manyheads
@@ -18,8 +19,10 @@ from command import check_refused
 from command import manyheads as command
 from conftest import toy_settings, write_toy_data
 from manyheads import Predictor, Run, UserError, average, load_recipe, train
+from manyheads.console import Reporter
 from manyheads.encoder.toy import write_toy_encoder
 from manyheads.model.folder import load_model, save_model
+from manyheads.training.setup import assemble
 from manyheads.training.soup import add_weights, mean_weights
 from run_files import last_checkpoint, log_of
 
@@ -230,6 +233,21 @@ def test_dev_chooses_and_calibrates_nothing(trained: Trained, tmp_path: Path) ->
     assert soup.dev is not None
     assert any(note.startswith("mood: not calibrated") for note in soup.notes)
     check_code("no-selection-split", pair, tmp_path, greedy=True)
+
+
+def test_it_remembers_the_fold_that_its_runs_were_trained_without(trained: Trained, tmp_path: Path) -> None:
+    """As a teacher it predicts the rows of that fold alone, as each of its runs does."""
+    mood = {**TASKS["mood"], "without_fold": {"number": 1, "of": 2}}
+    changes: dict[str, Any] = {**RANDOM, "tasks": {**TASKS, "mood": mood}}
+    pair = [trained(f"fold-{rate}", **changes, training={**UNPROBED, "learning_rate": rate}) for rate in (1e-3, 1e-4)]
+    average(pair, tmp_path / "soup")
+    left_out = Predictor.open(tmp_path / "soup").about["left_out"]
+    assert left_out == Run(pair[0]).about["left_out"]
+    student = yaml.safe_load((pair[0] / "recipe.yaml").read_text())
+    student["tasks"]["mood"]["without_fold"] = None
+    with pytest.raises(UserError) as refusal:
+        assemble(load_recipe({**student, "teachers": {"mood": str(tmp_path / "soup")}}), Reporter(quiet=True))
+    assert refusal.value.code == "rows-without-teacher"
 
 
 # --- what is refused --------------------------------------------------------------------------------------------

@@ -42,14 +42,14 @@ def teaching(
         teacher = Teacher(Path("teacher"), teacher_task, None)
         predictions.append(Prediction(teacher, train, np.arange(len(labels)), 100))
         answers.append(TeacherPredictions(teacher, np.array(values, dtype=np.float32), 0.0))
-    made = Teaching(DistillSettings(**settings), {task.name: predictions})
+    made = Teaching(DistillSettings(**settings), {task.name: predictions}, {task.name: train})
     made.answers, made.steps = {task.name: answers}, 5
     return made
 
 
 def losses(made: Teaching, task: Task, outputs: list[list[float]], step: int) -> list[float]:
     rows = list(range(len(outputs)))
-    train = made.predictions[task.name][0].train
+    train = made.train[task.name]
     assert train.labels is not None
     loss = task.loss.build("losses", task)
     values = made.losses(loss, task.name, rows, torch.tensor(outputs, dtype=torch.float64), train.labels[rows], step)

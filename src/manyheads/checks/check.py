@@ -22,6 +22,7 @@ from manyheads.tasks.load import check_files as check_files_exist
 from manyheads.tasks.load import present_sources
 from manyheads.tasks.resolve import choose_reader
 from manyheads.tasks.same_rows import choose_columns, same_rows
+from manyheads.tasks.teacher_faults import teachers_to_come
 
 Splits = dict[str, Split]
 
@@ -68,13 +69,15 @@ def _would_train(recipe: Recipe, can_load: bool, said: set[str]) -> Iterator[Fin
         settings.bad_rows = "skip"
     try:
         if can_load:
-            assemble(skipping, Reporter(quiet=True))
+            assemble(skipping, Reporter(quiet=True), to_distill=True)
         else:
             load_tasks(skipping)
     except UserError as fault:
         if str(fault) in said:
             return
         yield Finding("", "", "recipe", "error", 1, 1, f"Training would not start: {fault}")
+    for task, sentence in teachers_to_come(recipe).items():
+        yield Finding(task, "", "recipe", "note", 1, 1, f"{sentence[0].upper()}{sentence[1:]}.")
 
 
 class TaskCheck:

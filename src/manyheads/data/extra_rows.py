@@ -69,6 +69,22 @@ class ExtraRows:
         self.left_out.update(train.files[is_out].tolist())
         return train.take(np.flatnonzero(~is_out)) if is_out.any() else train
 
+    def text_groups(self, train: Dataset) -> np.ndarray:
+        """[rows] the same number for rows that say the same, extra or not: equal texts, and the phrases of a tree."""
+        from scipy import sparse  # of which few recipes have any use
+
+        texts, sentences = self._texts[train.raw_rows], self._sentences[train.raw_rows]
+        others = np.flatnonzero(texts == NO_TEXT)
+        number_of = dict(self._number_of)
+        keys = text_keys(tuple(column.take(others) for column in train.texts), self.symmetric)
+        texts[others] = [number_of.setdefault(key, len(number_of)) for key in keys]
+        sentences[others] = texts[others]
+        pairs = (np.ones(len(texts), dtype=bool), (texts, sentences))
+        size = len(number_of)
+        _, component_of_text = sparse.csgraph.connected_components(sparse.coo_matrix(pairs, (size, size)), False)
+        groups: np.ndarray = np.unique(component_of_text[texts], return_inverse=True)[1]
+        return groups
+
     def leave_out_repeats(self, train: Dataset) -> Dataset:
         """Of phrases, each text with each label once: the first that is left."""
         numbers = [number for number in self.numbers if self.sources[number].phrases]

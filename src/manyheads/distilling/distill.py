@@ -17,7 +17,7 @@ from typing import Any, Literal
 from manyheads.config.load import load_run_recipe
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
-from manyheads.distilling.teacher_recipes import missing_teachers, plan_teachers
+from manyheads.distilling.teacher_recipes import plan_teachers
 from manyheads.errors import Interrupted, UserError
 from manyheads.runs.log import LOG_FILE
 from manyheads.runs.run import Run
@@ -25,7 +25,7 @@ from manyheads.storage.files import write_text
 from manyheads.studies.identity import run_identity
 from manyheads.tasks.compatibility import refuse
 from manyheads.tasks.resolve import load_recipe
-from manyheads.tasks.teacher_faults import taught_faults
+from manyheads.tasks.teacher_faults import missing_teachers, taught_faults
 from manyheads.training.device import start_accelerator
 from manyheads.training.distributed import Processes, join_processes
 from manyheads.training.loop import is_finished, train_to_end
@@ -102,8 +102,7 @@ class _Distillation:
             check_not_its_own_source(recipe)
         if not (self.folder / "student.json").is_file():
             check_free(recipe.folder, self.overwrite, is_run=(recipe.folder / "recipe.yaml").is_file())
-        tasks = {name: settings.model_copy(update={"unlabelled": None}) for name, settings in recipe.tasks.items()}
-        setup = assemble(recipe.model_copy(update={"tasks": tasks}), Reporter(quiet=True))
+        setup = assemble(recipe, Reporter(quiet=True), to_distill=True)
         refuse(list(taught_faults(setup.model.tasks[name] for name in missing_teachers(recipe))), recipe)
 
     def _finish(self, recipe: Recipe, name: str, anew: bool = False) -> bool:

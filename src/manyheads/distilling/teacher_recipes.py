@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from manyheads.config.distill import DistillSettings
+from manyheads.config.location import KeyPath
 from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Recipe
 from manyheads.config.task import Fold, TaskSettings
 from manyheads.config.task_names import without_tasks
-from manyheads.config.training import Budget, Training
+from manyheads.config.training import Budget, PhaseSettings, Training
 from manyheads.errors import UserError
 from manyheads.tasks.compatibility import recipe_faults, refuse
 from manyheads.tasks.same_rows import same_rows
 from manyheads.tasks.task import PARTS
+from manyheads.tasks.teacher_faults import missing_teachers
 
 
 def plan_teachers(recipe: Recipe) -> dict[str, list[Recipe]]:
@@ -25,12 +27,6 @@ def plan_teachers(recipe: Recipe) -> dict[str, list[Recipe]]:
             for fold in _folds(recipe, task):
                 planned[task].append(teacher_recipe(recipe, task, seed, fold))
     return planned
-
-
-def missing_teachers(recipe: Recipe) -> list[str]:
-    """The tasks that teachers are made for."""
-    tasks = recipe.distill.tasks or recipe.training.active_tasks or list(recipe.tasks)
-    return [task for task in tasks if task not in recipe.teachers]
 
 
 def teacher_seeds(recipe: Recipe) -> range:
@@ -77,7 +73,7 @@ def teacher_recipe(recipe: Recipe, task: str, seed: int, fold: Fold | None) -> R
         "combine": recipe.combine.model_copy(
             update={"losses": PartConfig(name="sum"), "gradients": None, "layers": None, "copies": "float32"}
         ),
-        "phases": _phases(recipe),
+        "phases": _phases(recipe, task),
         "checkpoint": recipe.checkpoint.model_copy(update={"best_per_task": False}),
         "evaluate": recipe.evaluate.model_copy(update={"weights": {}}),  # of one task there is nothing to weigh
         "report": False,
@@ -99,21 +95,33 @@ def _with_own_head(recipe: Recipe, task: str) -> TaskSettings:
 
 def _training(recipe: Recipe, task: str, alone: bool) -> Training:
     """As long as the student's in passes over the task."""
+    training, passes = recipe.training, recipe.distill.passes
     changes: dict[str, object] = {"active_tasks": None if alone else [task]}
-    budget, passes = recipe.training.budget, recipe.distill.passes
     if passes is not None:
         changes |= {"budget": Budget(passes=passes), "epochs": None, "max_steps": None}
-    elif budget is not None and budget.passes is None:
-        raise UserError(
-            f"{recipe.location('training', 'budget')}: this budget is that of all tasks together; say how "
-            "often a teacher passes over its own task (distill.passes).",
-            "teacher-length",
-        )
-    return recipe.training.model_copy(update=changes)
+    elif training.budget is not None and training.budget.passes is None:
+        raise _no_length(recipe, ("training", "budget"), "this budget is that of all tasks together")
+    elif training.max_steps is not None:
+        raise _no_length(recipe, ("training", "max_steps"), "these steps are those of all tasks together")
+    return training.model_copy(update=changes)
 
 
-def _phases(recipe: Recipe) -> list[object] | None:
-    """None where `distill.passes` says how long a teacher is trained; there is nothing to combine."""
+def _phases(recipe: Recipe, task: str) -> list[PhaseSettings] | None:
+    """Those that train the task, in which there is nothing to combine; None where `distill.passes` says how long."""
     if recipe.phases is None or recipe.distill.passes is not None:
         return None
-    return [phase.model_copy(update={"combine": None}) for phase in recipe.phases]
+    phases = []
+    for number, phase in enumerate(recipe.phases):
+        if phase.tasks is not None and task not in phase.tasks:
+            continue
+        if phase.steps is not None and phase.tasks != [task]:
+            raise _no_length(recipe, ("phases", number, "steps"), "these steps are those of all its tasks together")
+        phases.append(phase.model_copy(update={"combine": None}))
+    if not phases:
+        raise _no_length(recipe, ("phases",), f"none of them trains '{task}'")
+    return phases
+
+
+def _no_length(recipe: Recipe, path: KeyPath, reason: str) -> UserError:
+    advice = "say how often a teacher passes over its own task (distill.passes)"
+    return UserError(f"{recipe.location(*path)}: {reason}; {advice}.", "teacher-length")

@@ -12,7 +12,7 @@ from manyheads.config.recipe import Recipe
 from manyheads.config.task import SOURCE_KEYS, Source
 from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows
 from manyheads.data.extra_rows import ExtraRows
-from manyheads.data.folds import fold_of_rows
+from manyheads.data.folds import Folds, LeftOut
 from manyheads.data.hold_out import hold_out_rows
 from manyheads.data.labels import LabelReader
 from manyheads.data.readers import find_file, name_lines, read_chunks
@@ -46,13 +46,10 @@ class TaskData:
     test: Dataset | None
     row_group: str | None  # the name of its rows, where other tasks read the same ones
     notes: list[str]  # what the user should know of the data, one sentence each
+    folds: Folds  # of train's rows but those that only teachers know anything of
     unlabelled_rows: int = 0  # the last rows of train, which only teachers know anything of
     visits: SourceVisits | None = None  # how often a pass visits the rows of its sources, where they have weights
-
-    @property
-    def rows_name(self) -> str:
-        """The name by which random parts of its rows are drawn."""
-        return self.row_group or self.task.name
+    left_out: LeftOut | None = None  # the fold that train is without
 
     @property
     def pass_size(self) -> int:
@@ -139,7 +136,7 @@ class _TaskLoader:
         dev = self._part(dev, self.settings.max_dev, "dev")
         train, select = self._hold_out_selection(train)
         train = self._leave_out_selected(train, select)
-        train = self._leave_out_fold(train)
+        train, left_out = self._leave_out_fold(train)
         assert train.labels is not None
         task = resolve_task(self.recipe, self.name, self.columns, reader, train.labels[train.labelled], owner)
         self.notes += _imbalance(task)
@@ -149,6 +146,7 @@ class _TaskLoader:
         test = self._read_test(task, reader)
         weights = [source.weight for source in self.sources["train"]]
         labelled_rows = len(train)
+        folds = self._folds(train)
         if self.sources["unlabelled"]:
             train = append_unlabelled(train, self._read_texts("unlabelled", task), reader)
             weights += [1.0] * len(self.sources["unlabelled"])
@@ -161,8 +159,10 @@ class _TaskLoader:
             test,
             self.row_group,
             self.notes,
+            folds,
             unlabelled_rows=len(train) - labelled_rows,
             visits=SourceVisits.of(train.files, weights),
+            left_out=left_out,
         )
 
     def _leave_out(self, train: Dataset, dev: Dataset) -> Dataset:
@@ -285,18 +285,22 @@ class _TaskLoader:
             return np.arange(len(dataset))
         return np.flatnonzero(self.extra_rows.are_base(dataset))
 
-    def _leave_out_fold(self, train: Dataset) -> Dataset:
+    def _leave_out_fold(self, train: Dataset) -> tuple[Dataset, LeftOut | None]:
         fold = self.settings.without_fold
         if fold is None:
-            return train
-        kept = train.take(np.flatnonzero(fold_of_rows(train, fold.of, self.row_group or self.name) != fold.number - 1))
+            return train, None
+        folds = self._folds(train)
+        kept = train.take(np.flatnonzero(~folds.contain(fold)))
         if not kept.labelled.any() or len(kept) == len(train):
             raise UserError(
                 f"{self._location('without_fold')}: {len(train):,} rows are too few for {fold.of} folds.",
                 code="too-few-rows",
             )
         self.notes.append(f"{self.name}: {len(train) - len(kept):,} rows of train are left out (without_fold)")
-        return kept
+        return kept, folds.without(fold)
+
+    def _folds(self, train: Dataset) -> Folds:
+        return Folds(train, self.row_group or self.name, self.symmetric, self.extra_rows)
 
     def _hold_out(self, dataset: Dataset, split: str, share: float) -> tuple[Dataset, Dataset]:
         """A text is on one side only. Tasks that read the same rows hold out the same ones: none trains on what

@@ -1,14 +1,30 @@
-"""Why a task cannot be taught: what its loss or its kind cannot do, and teachers that do not fit it."""
+"""Which tasks lack teachers, and why a task cannot be taught: what its loss or its kind cannot do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from manyheads import registry
+from manyheads.config.recipe import Recipe
 from manyheads.tasks.compatibility import Fault
 from manyheads.tasks.task import Task
 
 NOT_TAUGHT = "cannot-be-taught"
+
+
+def missing_teachers(recipe: Recipe) -> list[str]:
+    """The tasks that `manyheads distill` makes teachers for."""
+    tasks = recipe.distill.tasks or recipe.training.active_tasks or list(recipe.tasks)
+    return [task for task in tasks if task not in recipe.teachers]
+
+
+def teachers_to_come(recipe: Recipe) -> dict[str, str]:
+    """Tasks with texts without labels whose teachers `manyheads distill` makes → a sentence about that."""
+    sentences = {}
+    for task in missing_teachers(recipe):
+        if recipe.tasks[task].unlabelled:
+            sentences[task] = "its texts without labels need teachers; `manyheads distill` trains them first"
+    return sentences
 
 
 def taught_faults(tasks: Iterable[Task]) -> Iterator[Fault]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from manyheads.data.folds import LeftOut
 from manyheads.data.source_visits import SourceVisits
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
@@ -30,6 +31,7 @@ class Datasets:
     notes: list[str] = field(default_factory=list)  # what was noticed when the files were read
     unlabelled: frozenset[str] = frozenset()  # tasks that also train on rows without a label, as teachers predict them
     visits: dict[str, SourceVisits] = field(default_factory=dict)  # of tasks whose sources have weights
+    left_out: dict[str, LeftOut] = field(default_factory=dict)  # of tasks that are trained without a fold
 
     @property
     def selects_on_dev(self) -> bool:

@@ -73,6 +73,19 @@ def open_earlier(recipe: Recipe, model: ManyHeads, resumed: Path | None, reporte
     return EarlierModel(folder, files, heads, tasks, old_about, content.imports)
 
 
+def reopen_model(run: Path, recipe: Recipe, reporter: Reporter) -> ManyHeads:
+    """best/ of a run as its training had the model: of one that extends another with the new tasks alone."""
+    model, _ = load_model(_own_model(run))
+    if recipe.extends is None:
+        return model
+    new_tasks = {name: task for name, task in model.tasks.items() if name in recipe.tasks}
+    trained = ManyHeads(model.encoder, new_tasks, model.tokenizer, model.max_length, seed=0)
+    weights = model.state_dict()
+    trained.load_state_dict({name: weights[name] for name in trained.state_dict()})
+    trained.earlier = open_earlier(recipe, trained, run, reporter)
+    return trained.eval()
+
+
 def _changes_of_old_tasks(
     recipe: Recipe, model: ManyHeads, earlier: ManyHeads, old_tasks: list[str]
 ) -> Iterator[Fault]:

@@ -16,6 +16,7 @@ from manyheads.training.distributed import Processes
 from manyheads.training.gradients.backward import Backward
 from manyheads.training.schedule import Schedule
 from manyheads.training.teaching.teaching import Teaching
+from manyheads.training.weight_averaging import models_evaluated
 
 TIMED_STEPS = 6  # after one that warms up
 FORWARD_SHARE = 1 / 3  # of the time that training on an example takes, for predicting it
@@ -47,12 +48,12 @@ def measure_budget(
     assert budget.minutes is not None
     seconds_per_example = _time_steps(recipe, model, datasets, schedule, autocast, processes, teaching)
     seconds = PLANNED_SHARE * 60 * budget.minutes
-    predicted = _predicted_examples(recipe, datasets, epochs=1)
+    predicted = predicted_examples(recipe, datasets, epochs=1)
     one_pass = sum(map(datasets.pass_size, datasets.train))
     examples = 0.0
     for _ in range(3):  # more epochs are evaluated more often
         examples = seconds / seconds_per_example - FORWARD_SHARE * predicted
-        predicted = _predicted_examples(recipe, datasets, epochs=max(1, round(examples / one_pass)))
+        predicted = predicted_examples(recipe, datasets, epochs=max(1, round(examples / one_pass)))
     smallest = recipe.training.batch_size * recipe.training.accumulate
     return int(processes.tell(max(smallest, round(examples))))
 
@@ -87,10 +88,13 @@ def _forget_gradients(*modules: torch.nn.Module) -> None:
         module.zero_grad(set_to_none=True)
 
 
-def _predicted_examples(recipe: Recipe, datasets: Datasets, epochs: int) -> int:
+def predicted_examples(recipe: Recipe, datasets: Datasets, epochs: int) -> int:
+    """m, of so many epochs: every evaluation is of averaged weights too, where there are any."""
     selection = sum(len(rows) for rows in datasets.selection_rows.values())
     dev = sum(len(tokens) for tokens in datasets.dev.values())
-    predicted = epochs * selection + dev
+    evaluations = epochs
+    predicted = 0
     if recipe.training.probe:
-        predicted += 2 * selection + dev + sum(len(tokens) for tokens in datasets.train.values())
-    return predicted
+        evaluations += 1  # of what the probe begins with
+        predicted += selection + dev + sum(len(tokens) for tokens in datasets.train.values())
+    return predicted + models_evaluated(recipe) * (evaluations * selection + dev)

@@ -23,6 +23,7 @@ from manyheads.training.optim import parameter_groups
 from manyheads.training.schedule import Phase, Schedule, set_trainable
 from manyheads.training.setup import assemble
 from manyheads.training.summary import describe_combination, describe_regularisers
+from manyheads.training.weight_averaging import models_evaluated
 
 COUNTED_STEPS = 20_000  # that `train` goes through before it starts, which takes about a second
 TIMED_STEPS = 6  # after one that warms up
@@ -71,7 +72,7 @@ class Plan:
 def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = True) -> Plan:
     """The plan of a recipe; `timed` also runs a few steps on the real encoder."""
     reporter = reporter or Reporter(quiet=True)
-    setup = assemble(recipe, reporter)
+    setup = assemble(recipe, reporter, to_distill=True)
     model, datasets, schedule = setup.model, setup.datasets, setup.schedule
     cache = FrozenCache(model, datasets, recipe.training, setup.reporter, setup.processes)
     tasks = _count(model, datasets, schedule)
@@ -244,8 +245,9 @@ def _time_evaluations(recipe: Recipe, model: ManyHeads, datasets: Datasets, sche
     evaluations = len({*schedule.epoch_ends, *schedule.pass_ends})
     if recipe.evaluate.every_steps:
         evaluations += schedule.steps // recipe.evaluate.every_steps
-    examples = evaluations * sum(map(len, [*evaluated.values(), *datasets.train_rows.values()]))
-    examples += sum(map(len, datasets.dev.values())) + sum(map(len, datasets.test.values()))
+    selection, dev = sum(map(len, evaluated.values())), sum(map(len, datasets.dev.values()))
+    examples = models_evaluated(recipe) * (evaluations * selection + dev)
+    examples += evaluations * sum(map(len, datasets.train_rows.values())) + sum(map(len, datasets.test.values()))
     return seconds_per_example * examples
 
 

@@ -25,6 +25,7 @@ from manyheads.parts.pooling import pooling_of
 from manyheads.parts.samplers import SamplerInput
 from manyheads.tasks.compatibility import batch_faults, encoder_faults, refuse, regulariser_faults
 from manyheads.tasks.load import TaskData, load_tasks
+from manyheads.tasks.teacher_faults import teachers_to_come
 from manyheads.tokens.tokenizer import Tokenizer
 from manyheads.training.datasets import Datasets, Round
 from manyheads.training.device import start_accelerator
@@ -64,8 +65,9 @@ class Setup:
         return self.datasets.usable(self.schedule.rounds(step))
 
 
-def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) -> Setup:
-    """All of it, before anything is written. `resumed` is the folder of a run that goes on."""
+def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None, to_distill: bool = False) -> Setup:
+    """All of it, before anything is written. `resumed` is the folder of a run that goes on; `to_distill`: missing
+    teachers are no fault, for `manyheads distill` may train them first."""
     accelerator = start_accelerator(recipe, reporter)
     processes = join_processes(accelerator, recipe.training.processes, recipe.location("training", "processes"))
     if not processes.main:
@@ -88,7 +90,9 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None) ->
     refuse(list(regulariser_faults(recipe, model.tasks)), recipe)
     model.to(accelerator.device).train()
     datasets = _tokenise(recipe, loaded, tokenizer)
-    teaching = build_teaching(recipe, loaded, datasets.train)
+    to_come = teachers_to_come(recipe) if to_distill else {}
+    datasets.notes.extend(f"{name}: {sentence}" for name, sentence in to_come.items())
+    teaching = build_teaching(recipe, loaded, datasets.train, to_come)
     budget = recipe.training.budget
     if budget is not None and budget.minutes is not None:
         one_pass = sum(map(datasets.pass_size, datasets.train))
@@ -178,6 +182,7 @@ def _tokenise(recipe: Recipe, loaded: dict[str, TaskData], tokenizer: Tokenizer)
         notes=[note for data in loaded.values() for note in data.notes],
         unlabelled=frozenset(name for name, data in loaded.items() if data.unlabelled_rows),
         visits={name: data.visits for name, data in loaded.items() if data.visits is not None},
+        left_out={name: data.left_out for name, data in loaded.items() if data.left_out is not None},
     )
 
 

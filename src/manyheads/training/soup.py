@@ -22,14 +22,17 @@ from manyheads.console import Reporter
 from manyheads.errors import UserError
 from manyheads.inference.evaluate import Evaluation
 from manyheads.model.folder import load_model, save_model
+from manyheads.model.saved_tasks import read_model_file
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.runs.run import Run, evaluate_with_progress
 from manyheads.tasks.task import Task
 from manyheads.training.datasets import of_model
+from manyheads.training.extension import reopen_model
 from manyheads.training.run_folder import checkpoints_of
 from manyheads.training.soup_checks import check_averageable
 from manyheads.training.soup_data import SoupData, read_soup_data
 from manyheads.training.state import find_checkpoints, load_weights
+from manyheads.training.teaching.teachers import LEFT_OUT
 
 States = dict[str, Tensor]
 
@@ -173,7 +176,7 @@ class _Averaging:
         self.run, self.recipe, self.ingredients = run, run.recipe, ingredients
         self.reporter, self.notes = reporter, notes
         self.tried: list[GreedyStep] = []
-        self.model, _ = load_model(run.folder / run.model_name)  # whose weights each mean replaces
+        self.model = reopen_model(run.folder, run.recipe, reporter)  # whose weights each mean replaces
         self.model.tasks = {name: _uncalibrated(task) for name, task in self.model.tasks.items()}
 
     def write(self, target: Path, greedy: bool) -> Soup:
@@ -193,7 +196,9 @@ class _Averaging:
             tried=self.tried,
             notes=self.notes,
         )
-        save_model(target, self.model, self.ingredients[0].best_folder, _about(soup))
+        best = self.ingredients[0].best_folder  # all runs left out the same: their data are the same
+        description, _ = read_model_file(best)
+        save_model(target, self.model, best, _about(soup, description.about))
         for note in self.notes:
             self.reporter.say(f"note: {note}")
         return soup
@@ -219,14 +224,14 @@ class _Averaging:
         """Greedy: the ingredients of the best mean, best first."""
         alone: list[tuple[float, Ingredient]] = []
         for ingredient in self.ingredients:
-            self.model.load_state_dict(ingredient.load())
+            self.model.load_state_dict(self._load(ingredient))
             alone.append((self._score(data), ingredient))
         alone.sort(key=lambda scored: -scored[0])  # stable: of equal ones the first stays first
         taken: list[Ingredient] = []
         sums: States = {}
         best = 0.0
         for score, ingredient in alone:
-            weights = ingredient.load()
+            weights = self._load(ingredient)
             with_it = add_weights(sums, weights)
             in_mean = score
             if taken:
@@ -239,6 +244,11 @@ class _Averaging:
             self._say_step(step)
         return taken
 
+    def _load(self, ingredient: Ingredient) -> States:
+        """The weights of what was trained: best/ of a run that extends a model has that one's heads too."""
+        weights = ingredient.load()
+        return {name: weights[name] for name in self.model.state_dict()}
+
     def _score(self, data: SoupData) -> float:
         return self._evaluate(data.selection, fit=self.recipe.evaluate.calibrate).overall
 
@@ -250,7 +260,7 @@ class _Averaging:
     def _set_mean(self, taken: list[Ingredient]) -> None:
         sums: States = {}
         for ingredient in taken:
-            weights = ingredient.load()
+            weights = self._load(ingredient)
             sums = add_weights(sums, weights)
         self.model.load_state_dict(mean_weights(sums, len(taken), weights))
 
@@ -259,7 +269,8 @@ class _Averaging:
         selection = data.selection if data else {}
         sources = {ingredient.source for ingredient in taken}
         if sources == {taken[0].best_folder.resolve()}:
-            self.model.tasks = load_model(taken[0].best_folder)[0].tasks
+            tasks = load_model(taken[0].best_folder)[0].tasks
+            self.model.tasks = {name: tasks[name] for name in self.model.tasks}
             return self._evaluate(of_model(selection, self.model)) if selection else None
         fit = self.recipe.evaluate.calibrate
         if fit:
@@ -296,13 +307,15 @@ def _uncalibrated(task: Task) -> Task:
     return replace(task, temperature=1.0, thresholds=())
 
 
-def _about(soup: Soup) -> dict[str, Any]:
-    """What the model folder says of itself."""
+def _about(soup: Soup, of_best: dict[str, Any]) -> dict[str, Any]:
+    """What the model folder says of itself. `of_best`: what a run's best model does."""
     content = soup.to_json()
     about: dict[str, Any] = {
         "run": f"average of {', '.join(soup.models)}",
         "average": {key: content[key] for key in ("method", "models", "left_out", "tried", "notes")},
     }
+    if LEFT_OUT in of_best:
+        about[LEFT_OUT] = of_best[LEFT_OUT]
     if soup.selection is not None:
         about |= {"chosen_on": "all held-out train examples", **soup.selection}
     if soup.dev is not None:

@@ -11,24 +11,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from manyheads.console import Reporter
 from manyheads.errors import UserError
 from manyheads.model.folder_checks import read_json
 from manyheads.model.saved_tasks import read_model_file
 from manyheads.runs.run import Run
 from manyheads.storage.files import file_sha256, restore_folder
 from manyheads.tasks.task import PARTS, Task
+from manyheads.training.extension import earlier_fingerprint, reopen_model
 from manyheads.training.start_weights import Start, read_start
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """What is compared of a run; its weights are not read."""
+    """What is compared of a run; of its weights only those of a model that it extends are read."""
 
     run: Run
     tasks: dict[str, Task]
     encoder: tuple[Any, ...]  # its shape, tokenizer and longest input
     data: dict[str, str]  # 'TASK SPLIT' → fingerprint
     start: Start
+    extended: dict[str, str]  # a fingerprint of what its model has of another; empty if it extends none
 
 
 def check_averageable(runs: Sequence[Run]) -> list[str]:
@@ -39,6 +42,7 @@ def check_averageable(runs: Sequence[Run]) -> list[str]:
         second = _read(run)
         _check_tasks(first, second)
         _check_encoder(first, second)
+        _check_extended(first, second)
         _check_data(first, second)
         _check_start(first, second)
         candidates.append(second)
@@ -62,7 +66,10 @@ def _read(run: Run) -> _Candidate:
         raise UserError(f"{folder}: the run's model is gone. `manyheads resume {run.folder}` makes it.", "no-model-yet")
     content, tasks = read_model_file(folder)
     encoder = (_encoder_shape(folder), file_sha256(folder / "tokenizer.json"), content.max_length)
-    return _Candidate(run, tasks, encoder, run.metrics.get("data", {}), read_start(run))
+    recipe, extended = run.recipe, {}
+    if recipe.extends is not None:
+        extended = earlier_fingerprint(reopen_model(run.folder, recipe, Reporter(quiet=True)))
+    return _Candidate(run, tasks, encoder, run.metrics.get("data", {}), read_start(run), extended)
 
 
 def _encoder_shape(folder: Path) -> dict[str, Any]:
@@ -87,6 +94,12 @@ def _check_tasks(first: _Candidate, second: _Candidate) -> None:
 def _check_encoder(first: _Candidate, second: _Candidate) -> None:
     if first.encoder != second.encoder:
         raise _refused(first, second, "have encoders of another shape, tokenizer or max_length", "other-encoder")
+
+
+def _check_extended(first: _Candidate, second: _Candidate) -> None:
+    """What a run keeps of another model is not averaged, so it must be the same."""
+    if first.extended != second.extended:
+        raise _refused(first, second, "extend other models", "other-extended")
 
 
 def _check_data(first: _Candidate, second: _Candidate) -> None:

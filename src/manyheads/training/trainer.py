@@ -50,7 +50,7 @@ from manyheads.training.state import (
 )
 from manyheads.training.summary import describe_evaluation, describe_run
 from manyheads.training.teaching.cost import describe_cost, distillation_cost
-from manyheads.training.teaching.teachers import folds_left_out
+from manyheads.training.teaching.teachers import describe_left_out
 from manyheads.training.weight_averaging import averaging_entries, build_averaging
 
 
@@ -292,7 +292,7 @@ class Trainer:
             "chosen_on": describe_choice(evaluation, self.datasets),
             "metrics": evaluation.metrics,
             "overall": evaluation.overall,
-            **folds_left_out(self.recipe),
+            **describe_left_out(self.datasets.left_out),
         }
 
     # --- the log ---------------------------------------------------------------------------------------------------

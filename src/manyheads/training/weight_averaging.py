@@ -154,6 +154,11 @@ def averaging_entries(averaging: WeightAveraging | None) -> dict[str, Stateful]:
     return {"average": averaging.average, "best_average": averaging.best}
 
 
+def models_evaluated(recipe: Recipe) -> int:
+    """How many models every evaluation measures: the raw weights, and the averaged ones."""
+    return 1 if recipe.training.average_weights is None else 2
+
+
 def build_averaging(recipe: Recipe, model: ManyHeads, run: Path) -> WeightAveraging | None:
     decay = recipe.training.average_weights
     if decay is None:

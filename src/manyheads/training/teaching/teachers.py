@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from manyheads.config.recipe import Recipe
-from manyheads.config.task import Fold
-from manyheads.data.folds import fold_of_rows
+from manyheads.data.folds import LeftOut
 from manyheads.errors import UserError, nearest
+from manyheads.model.earlier import ABOUT_KEY
 from manyheads.model.fingerprint import model_fingerprint
 from manyheads.model.saved_tasks import read_model_file
 from manyheads.runs.run import is_model_folder
@@ -33,13 +32,15 @@ class Teacher:
 
     folder: Path  # of the model
     task: Task  # the teacher's own; without calibration, so that it predicts what it learnt
-    left_out: Fold | None  # of the task's train: it was not trained on this fold, and predicts only it
+    left_out: LeftOut | None  # of the task's train: it was not trained on this fold, and predicts only it
 
 
-def open_teachers(recipe: Recipe, loaded: dict[str, TaskData]) -> dict[str, list[Teacher]]:
-    """Task → its teachers; all that does not fit is one message."""
-    taught = [loaded[name].task for name in recipe.teachers]
-    refuse([*taught_faults(taught), *_unlabelled_faults(recipe)], recipe)
+def open_teachers(
+    recipe: Recipe, loaded: dict[str, TaskData], to_come: Collection[str] = ()
+) -> dict[str, list[Teacher]]:
+    """Task → its teachers; all that does not fit is one message. `to_come`: tasks whose teachers are trained later."""
+    taught = [loaded[name].task for name in (*recipe.teachers, *to_come)]
+    refuse([*taught_faults(taught), *_unlabelled_faults(recipe, to_come)], recipe)
     teachers: dict[str, list[Teacher]] = {}
     faults: list[Fault] = []
     for name, folders in recipe.teachers.items():
@@ -85,12 +86,9 @@ def teacher_fingerprints(recipe: Recipe) -> dict[str, list[str]]:
     return fingerprints
 
 
-def folds_left_out(recipe: Recipe) -> dict[str, Any]:
+def describe_left_out(left_out: Mapping[str, LeftOut]) -> dict[str, Any]:
     """What a model folder says of the folds that its tasks were trained without; empty where none was left out."""
-    folds = {}
-    for name, settings in recipe.tasks.items():
-        if settings.without_fold:
-            folds[name] = settings.without_fold.model_dump()
+    folds = {name: fold.to_json() for name, fold in left_out.items()}
     return {LEFT_OUT: folds} if folds else {}
 
 
@@ -99,15 +97,9 @@ def rows_asked(teacher: Teacher, data: TaskData) -> np.ndarray:
     if teacher.left_out is None:
         return np.arange(len(data.train))
     mask = np.ones(len(data.train), dtype=bool)
-    in_fold = _in_fold(teacher.left_out, data)
+    in_fold = data.folds.contain(teacher.left_out.fold)
     mask[: len(in_fold)] = in_fold
     return np.flatnonzero(mask)
-
-
-def _in_fold(fold: Fold, data: TaskData) -> np.ndarray:
-    """Of the rows that are not there for their texts alone, which are in a fold."""
-    rows = data.train.take(np.arange(len(data.train) - data.unlabelled_rows))
-    return fold_of_rows(rows, fold.of, data.rows_name) == fold.number - 1
 
 
 def _open(folder: Path, task: Task, location: str) -> Teacher:
@@ -121,29 +113,28 @@ def _open(folder: Path, task: Task, location: str) -> Teacher:
     return Teacher(folder, uncalibrated, _left_out(folder, content.about, name))
 
 
-def _left_out(folder: Path, description: dict[str, Any], name: str) -> Fold | None:
-    folds = description.get(LEFT_OUT, {})
+def _left_out(folder: Path, about: dict[str, Any], name: str) -> LeftOut | None:
+    """Where a model extends another, what it says of the tasks of that one stands one level deeper."""
     try:
-        return Fold.model_validate(folds[name]) if name in folds else None
-    except (ValidationError, TypeError):
+        folds = about.get(LEFT_OUT, {})
+        if name in folds:
+            return LeftOut.from_json(folds[name])
+        return _left_out(folder, about[ABOUT_KEY], name) if ABOUT_KEY in about else None
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise UserError(f"{folder}: what it says of the fold that was left out is damaged.", "damaged-model") from None
 
 
 def _why_other_rows(teacher: Teacher, data: TaskData) -> str | None:
-    """A teacher that was trained without a fold must have had the other folds of these very rows."""
-    if teacher.left_out is None:
+    """The fold that a teacher was trained without must be one of these very rows: else it has seen what it predicts."""
+    if teacher.left_out is None or teacher.left_out == data.folds.without(teacher.left_out.fold):
         return None
-    in_fold = _in_fold(teacher.left_out, data)
-    expected = int((data.train.labelled[: len(in_fold)] & ~in_fold).sum())
-    if teacher.task.train_examples == expected:
-        return None
-    fold = f"fold {teacher.left_out.number} of {teacher.left_out.of}"
-    return f"trained without {fold} on {teacher.task.train_examples:,} rows, where {expected:,} are left here"
+    fold = teacher.left_out.fold
+    return f"trained without fold {fold.number} of {fold.of} of other rows than train has here"
 
 
-def _unlabelled_faults(recipe: Recipe) -> Iterator[Fault]:
+def _unlabelled_faults(recipe: Recipe, to_come: Collection[str]) -> Iterator[Fault]:
     for name, settings in recipe.tasks.items():
-        if settings.unlabelled and name not in recipe.teachers:
+        if settings.unlabelled and name not in recipe.teachers and name not in to_come:
             reason = "texts without labels need teachers; name some under `teachers`, or run `manyheads distill`."
             yield Fault(("tasks", name, "unlabelled"), reason, "no-teacher")
 

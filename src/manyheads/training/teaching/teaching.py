@@ -11,6 +11,7 @@ its target and squared errors are so up to what no weight changes: the gradient 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 
 import numpy as np
 import torch
@@ -37,9 +38,12 @@ def gold_share(gold: Gold, step: int, steps: int) -> float:
 class Teaching:
     """The teachers of a run's tasks, and the losses of their students. A pure function of the step."""
 
-    def __init__(self, settings: DistillSettings, predictions: dict[str, list[Prediction]]) -> None:
+    def __init__(
+        self, settings: DistillSettings, predictions: dict[str, list[Prediction]], train: dict[str, TaskTokens]
+    ) -> None:
         self.settings = settings
-        self.predictions = predictions  # task → who predicts what
+        self.predictions = predictions  # task → who predicts what; nobody yet where teachers are to come
+        self.train = train  # task → its examples, of those at least
         self.steps = 1  # of the whole training; this and the next once `open` has been called
         self.answers: dict[str, list[TeacherPredictions]] = {}  # task → what its teachers predicted
 
@@ -63,7 +67,7 @@ class Teaching:
         share = labelled.to(outputs) * self.gold_share(step)
         if not self.answers or bool((share == 1).all()):  # steps may be timed before the teachers are asked
             return loss(outputs, labels)
-        temperature = self.settings.temperature if self._train(task).task.kind.has_classes else 1.0
+        temperature = self.settings.temperature if self.train[task].task.kind.has_classes else 1.0
         taught = temperature**2 * loss.soft(outputs / temperature, self.targets(task, rows).to(outputs))
         if bool((share == 0).all()):
             return taught
@@ -71,16 +75,13 @@ class Teaching:
 
     def targets(self, task: str, rows: list[int]) -> Tensor:
         """What the teachers predict of some train rows, as the task's loss reads it."""
-        student = self._train(task).task
+        student = self.train[task].task
         mean = average(self.answers[task], np.array(rows, dtype=np.int64), student)
         softened = student.kind.soften(mean, self.settings.temperature)
         return torch.from_numpy(np.ascontiguousarray(student.kind.targets(softened, student)))
 
     def _labelled(self, task: str, rows: list[int], device: torch.device) -> Tensor:
-        return torch.from_numpy(self._train(task).examples.labelled[rows]).to(device)
-
-    def _train(self, task: str) -> TaskTokens:
-        return self.predictions[task][0].train
+        return torch.from_numpy(self.train[task].examples.labelled[rows]).to(device)
 
     @property
     def teachers(self) -> list[Teacher]:
@@ -117,15 +118,20 @@ class Teaching:
         return f"teachers: {', '.join(counts)}; the share of gold labels {gold}, {temperature}"
 
 
-def build_teaching(recipe: Recipe, loaded: dict[str, TaskData], train: dict[str, TaskTokens]) -> Teaching | None:
-    """The teaching of a recipe, checked but not yet opened; None where no task has teachers."""
+def build_teaching(
+    recipe: Recipe, loaded: dict[str, TaskData], train: dict[str, TaskTokens], to_come: Collection[str] = ()
+) -> Teaching | None:
+    """The teaching of a recipe, checked but not yet opened; None where no task has teachers, or gets them later."""
     active = recipe.training.active_tasks or list(loaded)
+    teachers = open_teachers(recipe, loaded, to_come)
     predictions: dict[str, list[Prediction]] = {}
-    for task, task_teachers in open_teachers(recipe, loaded).items():
-        if task not in active:
+    for task in active:
+        if task in to_come:
+            predictions[task] = []
+        if task not in teachers:
             continue
         predictions[task] = []
-        for teacher in task_teachers:
+        for teacher in teachers[task]:
             rows = rows_asked(teacher, loaded[task])
             predictions[task].append(Prediction(teacher, train[task], rows, recipe.evaluate.tokens_per_pass))
-    return Teaching(recipe.distill, predictions) if predictions else None
+    return Teaching(recipe.distill, predictions, train) if predictions else None
