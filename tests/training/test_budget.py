@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from manyheads import load_recipe, train
 from manyheads.console import Reporter
 from manyheads.errors import UserError
-from manyheads.training.measured_budget import predicted_examples
+from manyheads.model.task_tokens import TaskTokens
+from manyheads.training.measured_budget import MeasuredBudget, Speed, evaluated_tokens, fit_into, with_examples
 from manyheads.training.plan import make_plan
+from manyheads.training.probe import probe_tokens_read
 from manyheads.training.setup import assemble
 
+QUIET = Reporter(quiet=True)
 ToyRecipe = Callable[..., dict[str, Any]]  # 36 and 27 rows of train
 
 
@@ -77,11 +81,54 @@ def test_minutes_count_the_evaluations_of_averaged_weights(toy_recipe: ToyRecipe
     for averaging in (None, 0.99):
         training = {"probe": probe, "average_weights": averaging}
         recipe = load_recipe(toy_recipe(training=training, evaluate={"select": 0.25}))
-        datasets = assemble(recipe, Reporter(quiet=True)).datasets
-        predicted[averaging] = predicted_examples(recipe, datasets, epochs=3)
-    selection, dev = 9 + 7, 4 + 3
-    evaluations = 3 + probe
-    assert predicted[0.99] - predicted[None] == evaluations * selection + dev
+        datasets = assemble(recipe, QUIET).datasets
+        predicted[averaging] = evaluated_tokens(recipe, datasets, epochs=3)
+    selection, dev = tokens_of(datasets.selection, datasets.selection_rows), tokens_of(datasets.dev)
+    baseline = (selection + dev) * probe
+    assert predicted[None] == baseline + (3 + probe) * selection + dev
+    assert predicted[0.99] == baseline + 2 * ((3 + probe) * selection + dev)
+
+
+def tokens_of(data: dict[str, TaskTokens], rows: dict[str, np.ndarray] | None = None) -> int:
+    total = 0
+    for name, split in data.items():
+        for column in split.texts:
+            lengths = column.lengths if rows is None else column.lengths[rows[name]]
+            total += int(lengths.sum())
+    return total
+
+
+def test_what_fits_into_minutes(toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """n·t + m·f + 1.25·p·f = 0.95·T; the probe is halved until it takes at most 40 % of what is left."""
+    recipe = load_recipe(
+        toy_recipe(training={"probe": True, "batch_size": 8, "budget": {"minutes": 10}}, evaluate={"select": 0.25})
+    )
+    setup = assemble(with_examples(recipe, 8), QUIET)
+    model, datasets = setup.model, setup.datasets
+    all_tokens = tokens_of(datasets.train)
+    evaluated = evaluated_tokens(recipe, datasets, epochs=1)
+    one_pass = sum(map(len, datasets.train.values()))
+
+    def fit(example: float, token: float) -> MeasuredBudget:
+        return fit_into(recipe, model, datasets, Speed(example, token))
+
+    whole = fit(example=570 / (4 * one_pass), token=0.0)  # predicting takes no time: four passes fit into 9.5 minutes
+    assert (whole.examples, whole.probe_tokens) == (4 * one_pass, 200_000)
+    read = probe_tokens_read(model, datasets, 200_000)
+    assert read >= all_tokens, "each task once, and again where its head reads a pair as one text"
+    slow = fit(example=570 / one_pass, token=0.1 * 570 / (1.25 * read + evaluated))
+    assert slow.examples == round(0.9 * one_pass), "a tenth of the time is for probe and evaluations"
+    assert slow.other_seconds == pytest.approx(57)
+    monkeypatch.setattr("manyheads.training.measured_budget.LEAST_PROBE_TOKENS", 1)
+    # the whole probe would take all of the time that evaluations leave
+    slower = fit(example=100, token=570 / (1.25 * read + evaluated))
+    assert probe_tokens_read(model, datasets, slower.probe_tokens) <= 0.4 * read
+    assert probe_tokens_read(model, datasets, 2 * slower.probe_tokens + 1) > 0.4 * read
+    assert slower.examples == 8, "at least one round"
+    assert slower.describe(10).startswith("budget: 10 minutes are about 8 examples on this machine, and ")
+    slowest = fit(example=100, token=600 / evaluated)
+    assert slowest.probe_tokens == 1
+    assert slowest.describe(10).startswith("warning: budget: 10 minutes are too few on this machine: it takes 10:")
 
 
 @pytest.mark.slow

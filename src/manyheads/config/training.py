@@ -222,6 +222,9 @@ class Training(Model):
     probe: bool = True
     """Before the first step, solve every head on the frozen encoder's features, and measure the baseline: a linear
     model on them. The start is then a candidate for best/."""
+    probe_tokens: int = Field(200_000, ge=1)
+    """How many tokens of each task's train data the probe reads at most: 20,000 questions of ten tokens, or 8,000 pairs
+    of sentences; half as many where a head reads other features than the baseline. A budget in minutes lowers it."""
     patience: int | None = Field(None, ge=1)
     """Stop after so many evaluations without a better overall score."""
     conflicts: float = Field(0.02, ge=0, le=1)

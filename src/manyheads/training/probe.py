@@ -1,9 +1,9 @@
 """Before the first step: heads that start where the encoder already is, and the baseline that training has to beat.
 
 Linear probing, then fine-tuning (Kumar et al. 2022): a random head's first gradients distort features that were good.
-One pass over at most 200,000 tokens of each task with the frozen encoder gives features; a linear head is then solved
-on them, any other learns for a few hundred steps on frozen states. The baseline is a linear model on the frozen
-encoder's sentence vectors, of a pair [u; v; |u − v|; u∘v; cos], whatever the recipe's own encoding is.
+One pass over at most `training.probe_tokens` of each task with the frozen encoder gives features; a linear head is
+then solved on them, any other learns for a few hundred steps on frozen states. The baseline is a linear model on the
+frozen encoder's sentence vectors, of a pair [u; v; |u − v|; u∘v; cos], whatever the recipe's own encoding is.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from manyheads.training.datasets import Datasets
 from manyheads.training.head_warmup import STEPS, warm_up_heads
 from manyheads.training.linear_solver import Solution, solve
 
-TOKENS = 200_000  # of each task, at most: 20,000 questions of ten tokens, or 8,000 pairs of sentences
-START_TOKENS = 100_000  # where a head reads other features than the baseline: they are only where it starts
 BASELINE_ENCODINGS = {1: "single", 2: "bi-features"}  # by the number of texts
 
 
@@ -74,6 +72,26 @@ def baseline_task(task: Task, model: ManyHeads) -> Task:
     )
 
 
+def start_tokens(most_tokens: int) -> int:
+    """Of a task whose head reads other features than the baseline: they are only where it starts."""
+    return most_tokens // 2
+
+
+def probe_tokens_read(model: ManyHeads, datasets: Datasets, most_tokens: int) -> int:
+    """How many tokens pass through the frozen encoder, of all tasks, where each gives at most so many."""
+    read = 0
+    for name in datasets.selection:
+        tokens, task = _token_count(datasets.train[name]), model.tasks[name]
+        read += min(most_tokens, tokens)
+        if not _same_parts(task, baseline_task(task, model)):
+            read += min(start_tokens(most_tokens), tokens)
+    return read
+
+
+def _token_count(data: TaskTokens) -> int:
+    return sum(int(column.lengths.sum()) for column in data.texts)
+
+
 class Prober:
     """Solves heads on the features of a frozen encoder, which it computes in the precision of the training."""
 
@@ -89,13 +107,13 @@ class Prober:
         self.autocast = autocast
         self.tokens_per_pass = recipe.evaluate.tokens_per_pass
         self.rows: dict[str, np.ndarray] = {}
+        self.most_tokens = recipe.training.probe_tokens
         for name in datasets.selection:
-            self.rows[name] = self._rows(name, TOKENS)
+            self.rows[name] = self._rows(name, self.most_tokens)
 
     def _rows(self, task: str, most_tokens: int) -> np.ndarray:
         data = self.datasets.train[task]
-        tokens = sum(int(column.lengths.sum()) for column in data.texts)
-        most_rows = max(1, most_tokens * len(data) // max(1, tokens))
+        most_rows = max(1, most_tokens * len(data) // max(1, _token_count(data)))
         if task not in self.datasets.visits:
             return fixed_subset(data, most_rows, self.recipe.seed)
         rows_name, seed = data.row_group or task, self.recipe.seed
@@ -109,7 +127,7 @@ class Prober:
         baseline = ManyHeads(
             self.model.encoder, baseline_tasks, self.model.tokenizer, self.model.max_length, self.recipe.seed
         ).to(self.model.device)
-        strengths = self._solve(baseline, list(self.rows), TOKENS)
+        strengths = self._solve(baseline, list(self.rows), self.most_tokens)
         solved: dict[str, float] = {}
         unlike: list[str] = []
         for name in self._owners():
@@ -121,7 +139,7 @@ class Prober:
             else:
                 unlike.append(name)
         linear = [name for name in unlike if self.model.head(name).linear_map is not None]
-        solved |= self._solve(self.model, linear, START_TOKENS)
+        solved |= self._solve(self.model, linear, start_tokens(self.most_tokens))
         trained = [name for name in unlike if name not in linear and _learns(self.model.head(name))]
         if trained:
             with self.reporter.job("warm up heads", STEPS) as bar:

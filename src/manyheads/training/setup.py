@@ -97,9 +97,9 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None, to
     if budget is not None and budget.minutes is not None:
         one_pass = sum(map(datasets.pass_size, datasets.train))
         trial = _plan_schedule(with_examples(recipe, one_pass), model, datasets)
-        examples = measure_budget(recipe, model, datasets, trial, accelerator.autocast, processes, teaching)
-        reporter.say(f"budget: {budget.minutes:g} minutes are about {examples:,} examples on this machine")
-        recipe = with_examples(recipe, examples)
+        measured = measure_budget(recipe, model, datasets, trial, accelerator.autocast, processes, teaching)
+        reporter.say(measured.describe(budget.minutes))
+        recipe = measured.written_into(recipe)
     schedule = _plan_schedule(recipe, model, datasets)
     datasets.notes.extend(_truncation_notes(model, datasets))
     datasets.notes.extend(_both_orders_notes(model, datasets))
