@@ -25,7 +25,7 @@ from manyheads.serving.answering import Answering, describe_input
 from manyheads.serving.body import read_json
 from manyheads.serving.documentation import describe_api
 from manyheads.serving.encoder_thread import EncoderThread, Outcome, Pending
-from manyheads.serving.errors import RequestError, error_content, error_response, json_response
+from manyheads.serving.errors import RequestError, error_content, error_response, json_response, stopping_error
 from manyheads.serving.limits import Limits
 from manyheads.serving.metrics import ServingMetrics
 from manyheads.serving.models import ModelShelf, ServedModel, Source
@@ -160,7 +160,7 @@ class Service:
 
     async def ready(self, request: Request) -> Response:
         if self.stopping:
-            raise RequestError(503, "stopping", "The server is stopping.", {"Retry-After": "1"})
+            raise stopping_error()
         if not self.shelf.ready:
             raise RequestError(503, "not-ready", self.shelf.why_not_ready, {"Retry-After": "1"})
         return json_response({"ready": True})
@@ -273,6 +273,10 @@ class Application:
             await response(scope, receive, sender)
         except RequestError as error:
             await error_response(error, identity)(scope, receive, sender)
+        except asyncio.CancelledError:  # the server waits no longer for what was under way when it was told to stop
+            if not self.service.stopping or sender.status is not None:
+                raise
+            await error_response(stopping_error(), identity)(scope, receive, sender)
         except Exception:
             LOGGER.exception("request %s failed", identity)
             if sender.status is None:
