@@ -140,6 +140,7 @@ def test_long_inputs_are_refused_where_that_is_asked_for(saved_model: Path) -> N
         response = server.post("/v1/predict", {"inputs": ["a"] * 70 + ["a good film " * 600]})
         check_refused(response, 413)
         assert "input 71:" in response.text
+        check_refused(server.post("/v1/predict", {"inputs": ["a", "x" * 200_000]}), 413)  # one token, and not read
         assert server.predict("a film")
 
 

@@ -107,6 +107,9 @@ class Answering:
                     prepared = await self._prepare_in_thread(pending, texts, characters)
         except UserError as fault:
             raise user_fault(fault) from None
+        for position, (_, given) in enumerate(inputs):
+            if texts[position] is not given:  # what was cut away is not in the tokens
+                prepared[position] = replace(prepared[position], truncated=True)
         if self.limits.long_inputs == "refuse":
             for (number, _), one_input in zip(inputs, prepared, strict=True):
                 if one_input.truncated:
@@ -162,6 +165,7 @@ def _queue_full(seconds: int) -> RequestError:
 
 
 def _cut(text_input: TextInput, characters: int) -> TextInput:
+    """The beginning of long texts; the input itself where nothing is too long."""
     if all(len(text) <= characters for text in text_input.texts):
         return text_input
     return replace(text_input, texts=tuple(text[:characters] for text in text_input.texts))
