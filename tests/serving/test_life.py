@@ -14,10 +14,18 @@ import httpx
 import pytest
 
 from building import TWO, a_task, toy_model
+from held_encoder import HeldEncoder, wait_until
 from manyheads.model.folder import save_model
 from running_server import RunningServer
 
 pytestmark = pytest.mark.slow
+
+SMALL_PASS = 1024
+SMALL_PASSES = f"""
+import manyheads.inference.torch_backend as backends
+make = backends.TorchBackend.__init__
+backends.TorchBackend.__init__ = lambda backend, model, about, _: make(backend, model, about, {SMALL_PASS})
+"""
 
 SLOW_LOAD = """
 import time
@@ -212,6 +220,24 @@ def test_told_twice_it_stops_at_once(saved_model: Path) -> None:
     began = time.monotonic()
     assert server.started.wait().returncode == 0
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("words", [4, 100])
+def test_at_most_a_pass_of_a_list_waits(saved_model: Path, tmp_path: Path, words: int) -> None:
+    """However many of its inputs are tokenised together."""
+    encoder = HeldEncoder(tmp_path)
+    with RunningServer(saved_model, before=encoder.code + SMALL_PASSES) as server, ThreadPoolExecutor(2) as clients:
+        encoder.hold()
+        first = clients.submit(server.predict, "it keeps the encoder busy")
+        encoder.wait_until_reached()
+        texts = [f"film {number} " * (words // 2) for number in range(500)]
+        long_list = clients.submit(server.predict, texts, tasks=["mood"])
+        wait_until(lambda: server.figure("manyheads_queued_tokens") > 0)
+        time.sleep(0.2)  # whatever else would be queued is
+        assert SMALL_PASS / 2 <= server.figure("manyheads_queued_tokens") <= SMALL_PASS
+        encoder.release()
+        first.result()
+        assert long_list.result()["usage"]["inputs"] == 500
 
 
 def test_others_get_in_between_a_long_list(saved_model: Path) -> None:

@@ -55,12 +55,18 @@ class Answering:
         self.requests += 1
         watcher = asyncio.create_task(_watch_client(request, pending))
         prepared: list[Prepared] = []
-        first_unknown, queued_tokens = 0, 0
+        queued, first_unknown = 0, 0  # how many inputs were put into the queue, and are answered
+        tokens_under_way = 0
+        half_a_pass = pending.backend.tokens_per_pass // 2  # waits while the encoder works on the other half
         try:
             while first_unknown < len(inputs):
-                if len(prepared) < len(inputs) and queued_tokens < pending.backend.tokens_per_pass:
-                    piece = inputs[len(prepared) : len(prepared) + INPUTS_AT_A_TIME]
-                    queued_tokens += await self._queue_piece(pending, piece, prepared, explain)
+                if queued < len(inputs) and tokens_under_way < half_a_pass:
+                    if queued == len(prepared):
+                        prepared += await self._prepare(pending, inputs[queued : queued + INPUTS_AT_A_TIME])
+                    portion = _portion(prepared[queued:], half_a_pass)
+                    self._queue(pending, portion, queued, explain)
+                    queued += len(portion)
+                    tokens_under_way += sum(one_input.tokens for one_input in portion)
                 elif first_unknown not in pending.outcomes:
                     await self._wait(pending)
                 while first_unknown in pending.outcomes:
@@ -69,7 +75,7 @@ class Answering:
                         isinstance(outcome, RequestError) and outcome.status != 500
                     ):  # the server's state, not the input's
                         raise outcome
-                    queued_tokens -= prepared[first_unknown].tokens
+                    tokens_under_way -= prepared[first_unknown].tokens
                     yield prepared[first_unknown], outcome
                     first_unknown += 1
         finally:
@@ -79,19 +85,14 @@ class Answering:
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
 
-    async def _queue_piece(
-        self, pending: Pending, inputs: Sequence[NumberedInput], prepared: list[Prepared], explain: bool
-    ) -> int:
-        """Tokenise some inputs and put them into the queue; returns their tokens."""
-        piece = await self._prepare(pending, inputs)
+    def _queue(self, pending: Pending, portion: list[Prepared], first_index: int, explain: bool) -> None:
+        """A request is turned away before anything of it is in the queue, and then no more."""
         items: list[WorkItem] = []
-        for offset, one_input in enumerate(piece):
-            items.append(WorkItem(pending, len(prepared) + offset, one_input, explain))
-        if not prepared:
+        for index, prepared in enumerate(portion, start=first_index):
+            items.append(WorkItem(pending, index, prepared, explain))
+        if first_index == 0:
             self._turn_away_if_full(sum(item.cost for item in items))
-        prepared += piece
         self.encoder.put(items)
-        return sum(one_input.tokens for one_input in piece)
 
     async def _prepare(self, pending: Pending, inputs: Sequence[NumberedInput]) -> list[Prepared]:
         most_characters = pending.backend.max_length * CHARACTERS_PER_TOKEN
@@ -162,6 +163,16 @@ class Answering:
 def _queue_full(seconds: int) -> RequestError:
     message = "The queue is full; try again later."
     return RequestError(429, "queue-full", message, {"Retry-After": str(seconds)})
+
+
+def _portion(prepared: list[Prepared], most_tokens: int) -> list[Prepared]:
+    """As many as have no more tokens together; at least one."""
+    tokens = 0
+    for count, one_input in enumerate(prepared):
+        tokens += one_input.tokens
+        if count and tokens > most_tokens:
+            return prepared[:count]
+    return prepared
 
 
 def _cut(text_input: TextInput, characters: int) -> TextInput:
