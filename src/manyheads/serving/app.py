@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from manyheads.inference.prepared import Prepared
 from manyheads.serving.access import Access, request_id
@@ -27,6 +27,7 @@ from manyheads.serving.documentation import describe_api
 from manyheads.serving.encoder_thread import EncoderThread, Outcome, Pending
 from manyheads.serving.errors import RequestError, error_content, error_response, json_response, stopping_error
 from manyheads.serving.limits import Limits
+from manyheads.serving.messages import Receiver, Sender
 from manyheads.serving.metrics import ServingMetrics
 from manyheads.serving.models import ModelShelf, ServedModel, Source
 from manyheads.serving.requests import EmbeddingRequest, PredictRequest, Reader, read_request, read_texts
@@ -226,23 +227,6 @@ ENDPOINTS: dict[str, tuple[str, Endpoint]] = {
 }
 
 
-class Sender:
-    """Sends an answer with the headers that every answer has, and remembers its status."""
-
-    def __init__(self, send: Send, headers: dict[str, str]) -> None:
-        self.send, self.headers = send, headers
-        self.status: int | None = None
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            present = {name.lower() for name, _ in message["headers"]}
-            for name, value in self.headers.items():
-                if name.lower().encode() not in present:
-                    message["headers"].append((name.encode(), value.encode()))
-        await self.send(message)
-
-
 class Application:
     """Checks who calls, gives every request an id, and turns every fault into one JSON object."""
 
@@ -267,10 +251,12 @@ class Application:
         identity = request_id(headers)
         scope.setdefault("state", {})["id"] = identity
         began = time.monotonic()
-        sender = Sender(send, {**COMMON_HEADERS, "X-Request-Id": identity, **self._cors_headers(headers)})
+        receiver = Receiver(receive, headers)
+        common_headers = {**COMMON_HEADERS, "X-Request-Id": identity, **self._cors_headers(headers)}
+        sender = Sender(send, common_headers, scope, receiver)
         try:
-            response = await self._find_response(Request(scope, receive), headers)
-            await response(scope, receive, sender)
+            response = await self._find_response(Request(scope, receiver), headers)
+            await response(scope, receiver, sender)
         except RequestError as error:
             await error_response(error, identity)(scope, receive, sender)
         except asyncio.CancelledError:  # the server waits no longer for what was under way when it was told to stop
