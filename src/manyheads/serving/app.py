@@ -227,11 +227,15 @@ ENDPOINTS: dict[str, tuple[str, Endpoint]] = {
 }
 
 
+HEALTH_PATHS = ("/v2/health/live", "/v2/health/ready")  # answered however much there is to do
+
+
 class Application:
     """Checks who calls, gives every request an id, and turns every fault into one JSON object."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
+        self.open_requests = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -254,6 +258,7 @@ class Application:
         receiver = Receiver(receive, headers)
         common_headers = {**COMMON_HEADERS, "X-Request-Id": identity, **self._cors_headers(headers)}
         sender = Sender(send, common_headers, scope, receiver)
+        self.open_requests += 1
         try:
             response = await self._find_response(Request(scope, receiver), headers)
             await response(scope, receiver, sender)
@@ -269,6 +274,7 @@ class Application:
                 fault = RequestError(500, "failed", "The server failed on this request.")
                 await error_response(fault, identity)(scope, receive, sender)
         finally:
+            self.open_requests -= 1
             self._record(scope, sender.status or 500, time.monotonic() - began, identity)
 
     async def _find_response(self, request: Request, headers: dict[str, str]) -> Response:
@@ -276,6 +282,9 @@ class Application:
         if request.method == "OPTIONS" and headers.get("origin") in self.service.access.cors:
             return Response(status_code=204)  # browsers ask without the key
         self.service.access.check(path, headers)
+        if self.open_requests > self.service.limits.open_requests and path not in HEALTH_PATHS:
+            message = "Too many requests at once; try again later."
+            raise RequestError(429, "too-many-requests", message, {"Retry-After": "1"})
         if path not in ENDPOINTS:
             raise RequestError(404, "not-found", "No such address.")
         method, endpoint = ENDPOINTS[path]
