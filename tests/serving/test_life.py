@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import httpx
 import pytest
 
 from building import TWO, a_task, toy_model
-from held_encoder import HeldEncoder, wait_until
+from held_encoder import HeldEncoder, wait_for_queued_tokens, wait_until
 from manyheads.model.folder import save_model
 from running_server import RunningServer
 
@@ -111,29 +112,40 @@ def test_a_folder_that_is_no_model_says_so(saved_model: Path, tmp_path: Path) ->
         assert server.predict("a film")
 
 
-def test_told_to_stop_it_answers_what_it_has(saved_model: Path) -> None:
-    server = RunningServer(saved_model, before=SLOW_ANSWER)
+def test_told_to_stop_it_answers_what_it_has(saved_model: Path, tmp_path: Path) -> None:
+    """The encoder is held until the port is closed: not one of the requests is answered before the signal."""
+    encoder = HeldEncoder(tmp_path)
+    server = RunningServer(saved_model, before=encoder.code)
     server.wait_until_ready()
-    statuses: list[int] = []
-
-    def ask() -> None:
-        with httpx.Client(base_url=server.url, timeout=60) as client:
-            statuses.append(client.post("/v1/predict", json={"inputs": ["a film"] * 30}).status_code)
-
-    threads = [threading.Thread(target=ask) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    while server.figure("manyheads_queued_tokens") == 0 and server.figure("manyheads_inputs_total") == 0:
-        time.sleep(0.01)
-    time.sleep(0.2)  # all of them are there
-    server.client.close()
-    server.started.kill(signal.SIGTERM)
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(13) as clients:
+        encoder.hold()
+        requests = [clients.submit(ask, server, ["it is being encoded"])]
+        encoder.wait_until_reached()
+        for _ in range(12):
+            requests.append(clients.submit(ask, server, ["a film"] * 30))
+        wait_for_queued_tokens(server, 12 * 30 * 4)
+        server.client.close()
+        server.started.kill(signal.SIGTERM)
+        wait_until(lambda: not is_listening(server))
+        assert not any(request.done() for request in requests)
+        encoder.release()
+        statuses = [request.result() for request in requests]
     ended = server.started.wait()
-    assert statuses == [200] * 12
+    assert statuses == [200] * 13
     assert ended.returncode == 0
     assert "Traceback" not in ended.stderr
+
+
+def ask(server: RunningServer, inputs: list[str]) -> int:
+    """In a connection of its own."""
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        return client.post("/v1/predict", json={"inputs": inputs}).status_code
+
+
+def is_listening(server: RunningServer) -> bool:
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", server.port), timeout=10):
+        return True
+    return False
 
 
 def test_a_changed_model_is_swapped_without_a_failed_request(toy_encoder: Path, tmp_path: Path) -> None:
