@@ -194,6 +194,8 @@ def test_metrics_count_what_was_asked(server: RunningServer) -> None:
     assert 'manyheads_requests_total{endpoint="/v1/predict",model="best",status="200"}' in text
     for stage in ("tokenise", "queue", "encode"):
         assert f'stage="{stage}"' in text
+    [queue_help] = [line for line in text.splitlines() if line.startswith("# HELP manyheads_queued_tokens ")]
+    assert "not those of the pass being computed" in queue_help
 
 
 def test_the_page_and_its_files_are_there(server: RunningServer) -> None:

@@ -242,6 +242,7 @@ def test_at_most_a_pass_of_a_list_waits(saved_model: Path, tmp_path: Path, words
         encoder.hold()
         first = clients.submit(server.predict, "it keeps the encoder busy")
         encoder.wait_until_reached()
+        assert server.figure("manyheads_queued_tokens") == 0  # what is being encoded does not wait
         texts = [f"film {number} " * (words // 2) for number in range(500)]
         long_list = clients.submit(server.predict, texts, tasks=["mood"])
         wait_until(lambda: server.figure("manyheads_queued_tokens") > 0)

@@ -67,6 +67,7 @@ class EncoderThread:
         self._to_explain: deque[WorkItem] = deque()
         self._waiting = threading.Condition()
         self._tokens = 0  # of items that wait for a pass or for their explanation
+        metrics.queued_tokens.set_function(lambda: self._tokens)
         self._tokens_per_second = 0.0  # of late
         self._given_up = False
         self._stopping = False
@@ -125,7 +126,6 @@ class EncoderThread:
             self._items.extend(items)
             self._tokens += sum(item.cost for item in items)
             self._waiting.notify()
-        self.metrics.queued_tokens.set(self._tokens)
 
     # --- in the thread ---------------------------------------------------------------------------------------------
 
@@ -270,7 +270,6 @@ class EncoderThread:
         for pending in requests.values():
             pending.encoder_seconds += encoder_seconds
             pending.changed.set()
-        self.metrics.queued_tokens.set(self._tokens)
 
 
 def _explain(item: WorkItem) -> Outcome:
