@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import signal
 import socket
@@ -167,34 +168,27 @@ def test_a_changed_model_is_swapped_without_a_failed_request(toy_encoder: Path, 
 
 
 def test_work_of_clients_that_left_is_not_done(saved_model: Path, tmp_path: Path) -> None:
-    busy = tmp_path / "busy"
-    waiting = SLOW_ANSWER.replace(
-        "time.sleep(0.05)", f"while __import__('os').path.exists({str(busy)!r}): time.sleep(0.01)"
+    """All 400 texts are in the queue, and their 100 clients have left, before the encoder goes on."""
+    encoder = HeldEncoder(tmp_path)
+    body = json.dumps({"inputs": ["a film"] * 4}).encode()
+    head = (
+        f"POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     )
-    with RunningServer(saved_model, before=waiting) as server:
-        busy.touch()
-
-        def leave(number: int) -> None:
-            body = {"inputs": [f"a film {number} {text}" for text in range(4)]}
-            with (
-                contextlib.suppress(httpx.ReadTimeout),
-                httpx.Client(base_url=server.url, timeout=httpx.Timeout(10, read=0.2), verify=False) as client,
-            ):
-                client.post("/v1/predict", json=body)
-
-        with ThreadPoolExecutor(21) as clients:
-            first = clients.submit(server.predict, "it keeps the encoder busy")
-            time.sleep(0.2)
-            list(clients.map(leave, range(100)))
-            busy.unlink()
-            first.result()
+    with RunningServer(saved_model, before=encoder.code) as server, ThreadPoolExecutor(1) as clients:
+        encoder.hold()
+        first = clients.submit(server.predict, "it keeps the encoder busy")
+        encoder.wait_until_reached()
+        with contextlib.ExitStack() as opened:
+            for _ in range(100):
+                client = opened.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+                client.sendall(f"{head}\r\n\r\n".encode() + body)
+            wait_for_queued_tokens(server, 400 * 4)
+        wait_until(lambda: server.figure("manyheads_requests_total", 'status="499"') == 100)
+        encoder.release()
+        first.result()
         server.predict("after them")
-        outcomes: dict[str, float] = {}
-        for line in server.client.get("/metrics").text.splitlines():
-            if line.startswith("manyheads_inputs_total{"):
-                outcomes[line.partition('outcome="')[2].partition('"')[0]] = float(line.rpartition(" ")[2])
-        assert outcomes["answered"] - 2 <= 0.1 * 400
-        assert outcomes["client-left"] >= 0.9 * 400
+        assert server.figure("manyheads_batch_inputs_sum") == 2
+        assert server.figure("manyheads_inputs_total", 'outcome="client-left"') == 400
         assert server.figure("manyheads_queued_tokens") == 0
 
 
