@@ -56,17 +56,16 @@ class Answering:
         watcher = asyncio.create_task(_watch_client(request, pending))
         prepared: list[Prepared] = []
         queued, first_unknown = 0, 0  # how many inputs were put into the queue, and are answered
-        tokens_under_way = 0
-        half_a_pass = pending.backend.tokens_per_pass // 2  # waits while the encoder works on the other half
+        tokens_per_pass = pending.backend.tokens_per_pass
         try:
             while first_unknown < len(inputs):
-                if queued < len(inputs) and tokens_under_way < half_a_pass:
-                    if queued == len(prepared):
-                        prepared += await self._prepare(pending, inputs[queued : queued + INPUTS_AT_A_TIME])
-                    portion = _portion(prepared[queued:], half_a_pass)
+                if queued == len(prepared) < len(inputs) and pending.waiting_tokens < tokens_per_pass:
+                    prepared += await self._prepare(pending, inputs[queued : queued + INPUTS_AT_A_TIME])
+                portion = _portion(prepared[queued:], pending.waiting_tokens, tokens_per_pass)
+                if portion:
+                    pending.wants_more = queued + len(portion) < len(inputs)
                     self._queue(pending, portion, queued, explain)
                     queued += len(portion)
-                    tokens_under_way += sum(one_input.tokens for one_input in portion)
                 elif first_unknown not in pending.outcomes:
                     await self._wait(pending)
                 while first_unknown in pending.outcomes:
@@ -75,7 +74,6 @@ class Answering:
                         isinstance(outcome, RequestError) and outcome.status != 500
                     ):  # the server's state, not the input's
                         raise outcome
-                    tokens_under_way -= prepared[first_unknown].tokens
                     yield prepared[first_unknown], outcome
                     first_unknown += 1
         finally:
@@ -165,13 +163,13 @@ def _queue_full(seconds: int) -> RequestError:
     return RequestError(429, "queue-full", message, {"Retry-After": str(seconds)})
 
 
-def _portion(prepared: list[Prepared], most_tokens: int) -> list[Prepared]:
-    """As many as have no more tokens together; at least one."""
-    tokens = 0
+def _portion(prepared: list[Prepared], waiting_tokens: int, most_tokens: int) -> list[Prepared]:
+    """As many as fit beside what waits already; where nothing waits at least one."""
+    tokens = waiting_tokens
     for count, one_input in enumerate(prepared):
-        tokens += one_input.tokens
-        if count and tokens > most_tokens:
+        if tokens and tokens + one_input.tokens > most_tokens:
             return prepared[:count]
+        tokens += one_input.tokens
     return prepared
 
 

@@ -27,12 +27,14 @@ EXPLANATION_PASSES = 3  # what a task's explanation costs: forward, and backward
 
 @dataclass(eq=False)
 class Pending:
-    """What a request waits for. The encoder thread reads `abandoned` and `deadline`; all else is the event loop's."""
+    """What a request waits for. Outcomes and seconds are the event loop's; the encoder thread reads all else."""
 
     model_name: str
     backend: ServingBackend
     deadline: float | None = None  # by time.monotonic
     abandoned: bool = False
+    waiting_tokens: int = 0  # that no pass has taken yet; changed by both threads, under the queue's lock
+    wants_more: bool = False  # has inputs that are queued as soon as a pass has taken others
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     queue_seconds: float = 0.0  # of the input that waited longest
@@ -124,7 +126,9 @@ class EncoderThread:
             item.queued_at = now
         with self._waiting:
             self._items.extend(items)
-            self._tokens += sum(item.cost for item in items)
+            for item in items:
+                self._tokens += item.cost
+                item.pending.waiting_tokens += item.prepared.tokens
             self._waiting.notify()
 
     # --- in the thread ---------------------------------------------------------------------------------------------
@@ -138,6 +142,7 @@ class EncoderThread:
                     return
                 batch, dropped = self._take_batch()
             self._send(dropped, 0.0)
+            self._wake_who_wants_more(batch)
             if batch:
                 began = time.monotonic()
                 outcomes = self._answer(batch)
@@ -151,6 +156,13 @@ class EncoderThread:
         if outcomes:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._deliver, outcomes, seconds)
+
+    def _wake_who_wants_more(self, batch: list[WorkItem]) -> None:
+        """While a pass is computed, long lists fill the room that it left in the queue."""
+        assert self._loop is not None
+        for pending in {item.pending for item in batch if item.pending.wants_more}:
+            with contextlib.suppress(RuntimeError):  # as above
+                self._loop.call_soon_threadsafe(pending.changed.set)
 
     def _take_batch(self) -> tuple[list[WorkItem], list[tuple[WorkItem, Outcome]]]:
         """The next items of one model that fit into a pass; and those that need not be encoded any more."""
@@ -168,6 +180,7 @@ class EncoderThread:
                 if tokens + item.prepared.tokens > item.pending.backend.tokens_per_pass:
                     break
             self._items.popleft()
+            item.pending.waiting_tokens -= item.prepared.tokens
             if failure is None:
                 batch.append(item)
                 tokens += item.prepared.tokens
