@@ -58,10 +58,10 @@ class RunningServer:
         assert response.status_code == 200, response.text
         return response.json()
 
-    def figure(self, name: str) -> float:
-        """The sum of a metric over its labels."""
+    def figure(self, name: str, label: str = "") -> float:
+        """The sum of a metric over its labels, or over those with `label`, such as 'status="200"'."""
         total = 0.0
         for line in self.client.get("/metrics").text.splitlines():
-            if line.partition("{")[0].partition(" ")[0] == name:
+            if line.partition("{")[0].partition(" ")[0] == name and label in line:
                 total += float(line.rpartition(" ")[2])
         return total

@@ -108,9 +108,30 @@ def test_texts_are_logged_only_where_asked(saved_model: Path) -> None:
         assert "POST /v1/predict 200" in server.ended.stderr
 
 
-@pytest.mark.parametrize("call", ["manyheads.create_app('x')", "manyheads.cli.main()"])
-def test_without_the_extra_one_message_says_what_to_install(call: str) -> None:
-    code = f"import sys\nsys.modules['starlette'] = None\nimport manyheads.cli\n{call}"
-    command = [sys.executable, "-c", code, "serve", "x"]
+WITHOUT_THE_EXTRA = """
+import sys
+import manyheads, manyheads.cli
+
+for package in ("starlette", "uvicorn", "httptools", "orjson", "prometheus_client"):
+    sys.modules[package] = None  # as if it was not installed
+    for call in (lambda: manyheads.create_app("x"), lambda: manyheads.Run.serve(None)):
+        try:
+            call()
+        except manyheads.UserError as fault:
+            print(fault.code, fault)
+    if package != "prometheus_client":
+        del sys.modules[package]
+manyheads.cli.main()
+"""
+
+
+def test_without_the_extra_one_message_says_what_to_install() -> None:
+    command = [sys.executable, "-c", WITHOUT_THE_EXTRA, "serve", "x"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert "serve: starlette is not installed; pip install 'manyheads[serve]'." in ended.stderr.splitlines()[-1]
+    expected: list[str] = []
+    for package in ("starlette", "uvicorn", "httptools", "orjson", "prometheus_client"):
+        message = f"serve: {package} is not installed; pip install 'manyheads[serve]'."
+        expected += [f"not-installed {message}"] * 2
+    assert ended.stdout.splitlines() == expected
+    assert message in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr

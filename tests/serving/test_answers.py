@@ -154,6 +154,16 @@ def test_truncation_is_said(server: RunningServer) -> None:
     assert long["truncated"]
 
 
+def test_a_text_that_is_not_looked_at_to_its_end_is_truncated(server: RunningServer) -> None:
+    """One word of 200,000 letters is one unknown token: what was left out cannot be seen in the tokens."""
+    [described] = server.predict(["x" * 200_000])["predictions"]
+    assert described["truncated"]
+    [pair] = server.predict([["a", "x" * 200_000]])["predictions"]
+    assert pair["truncated"]
+    embedded = server.post("/v1/embeddings", {"input": "x" * 200_000}).json()
+    assert embedded["data"][0]["truncated"]
+
+
 def test_models_and_what_their_tasks_take(server: RunningServer) -> None:
     [model] = server.client.get("/v1/models").json()["data"]
     assert model["id"] == "best"
@@ -184,6 +194,8 @@ def test_metrics_count_what_was_asked(server: RunningServer) -> None:
     assert 'manyheads_requests_total{endpoint="/v1/predict",model="best",status="200"}' in text
     for stage in ("tokenise", "queue", "encode"):
         assert f'stage="{stage}"' in text
+    [queue_help] = [line for line in text.splitlines() if line.startswith("# HELP manyheads_queued_tokens ")]
+    assert "not those of the pass being computed" in queue_help
 
 
 def test_the_page_and_its_files_are_there(server: RunningServer) -> None:

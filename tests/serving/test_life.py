@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import signal
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +16,18 @@ import httpx
 import pytest
 
 from building import TWO, a_task, toy_model
+from held_encoder import HeldEncoder, wait_for_queued_tokens, wait_until
 from manyheads.model.folder import save_model
 from running_server import RunningServer
 
 pytestmark = pytest.mark.slow
+
+SMALL_PASS = 1024
+SMALL_PASSES = f"""
+import manyheads.inference.torch_backend as backends
+make = backends.TorchBackend.__init__
+backends.TorchBackend.__init__ = lambda backend, model, about, _: make(backend, model, about, {SMALL_PASS})
+"""
 
 SLOW_LOAD = """
 import time
@@ -103,29 +113,40 @@ def test_a_folder_that_is_no_model_says_so(saved_model: Path, tmp_path: Path) ->
         assert server.predict("a film")
 
 
-def test_told_to_stop_it_answers_what_it_has(saved_model: Path) -> None:
-    server = RunningServer(saved_model, before=SLOW_ANSWER)
+def test_told_to_stop_it_answers_what_it_has(saved_model: Path, tmp_path: Path) -> None:
+    """The encoder is held until the port is closed: not one of the requests is answered before the signal."""
+    encoder = HeldEncoder(tmp_path)
+    server = RunningServer(saved_model, before=encoder.code)
     server.wait_until_ready()
-    statuses: list[int] = []
-
-    def ask() -> None:
-        with httpx.Client(base_url=server.url, timeout=60) as client:
-            statuses.append(client.post("/v1/predict", json={"inputs": ["a film"] * 30}).status_code)
-
-    threads = [threading.Thread(target=ask) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    while server.figure("manyheads_queued_tokens") == 0 and server.figure("manyheads_inputs_total") == 0:
-        time.sleep(0.01)
-    time.sleep(0.2)  # all of them are there
-    server.client.close()
-    server.started.kill(signal.SIGTERM)
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(13) as clients:
+        encoder.hold()
+        requests = [clients.submit(ask, server, ["it is being encoded"])]
+        encoder.wait_until_reached()
+        for _ in range(12):
+            requests.append(clients.submit(ask, server, ["a film"] * 30))
+        wait_for_queued_tokens(server, 12 * 30 * 4)
+        server.client.close()
+        server.started.kill(signal.SIGTERM)
+        wait_until(lambda: not is_listening(server))
+        assert not any(request.done() for request in requests)
+        encoder.release()
+        statuses = [request.result() for request in requests]
     ended = server.started.wait()
-    assert statuses == [200] * 12
+    assert statuses == [200] * 13
     assert ended.returncode == 0
     assert "Traceback" not in ended.stderr
+
+
+def ask(server: RunningServer, inputs: list[str]) -> int:
+    """In a connection of its own."""
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        return client.post("/v1/predict", json={"inputs": inputs}).status_code
+
+
+def is_listening(server: RunningServer) -> bool:
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", server.port), timeout=10):
+        return True
+    return False
 
 
 def test_a_changed_model_is_swapped_without_a_failed_request(toy_encoder: Path, tmp_path: Path) -> None:
@@ -147,34 +168,27 @@ def test_a_changed_model_is_swapped_without_a_failed_request(toy_encoder: Path, 
 
 
 def test_work_of_clients_that_left_is_not_done(saved_model: Path, tmp_path: Path) -> None:
-    busy = tmp_path / "busy"
-    waiting = SLOW_ANSWER.replace(
-        "time.sleep(0.05)", f"while __import__('os').path.exists({str(busy)!r}): time.sleep(0.01)"
+    """All 400 texts are in the queue, and their 100 clients have left, before the encoder goes on."""
+    encoder = HeldEncoder(tmp_path)
+    body = json.dumps({"inputs": ["a film"] * 4}).encode()
+    head = (
+        f"POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     )
-    with RunningServer(saved_model, before=waiting) as server:
-        busy.touch()
-
-        def leave(number: int) -> None:
-            body = {"inputs": [f"a film {number} {text}" for text in range(4)]}
-            with (
-                contextlib.suppress(httpx.ReadTimeout),
-                httpx.Client(base_url=server.url, timeout=httpx.Timeout(10, read=0.2), verify=False) as client,
-            ):
-                client.post("/v1/predict", json=body)
-
-        with ThreadPoolExecutor(21) as clients:
-            first = clients.submit(server.predict, "it keeps the encoder busy")
-            time.sleep(0.2)
-            list(clients.map(leave, range(100)))
-            busy.unlink()
-            first.result()
+    with RunningServer(saved_model, before=encoder.code) as server, ThreadPoolExecutor(1) as clients:
+        encoder.hold()
+        first = clients.submit(server.predict, "it keeps the encoder busy")
+        encoder.wait_until_reached()
+        with contextlib.ExitStack() as opened:
+            for _ in range(100):
+                client = opened.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+                client.sendall(f"{head}\r\n\r\n".encode() + body)
+            wait_for_queued_tokens(server, 400 * 4)
+        wait_until(lambda: server.figure("manyheads_requests_total", 'status="499"') == 100)
+        encoder.release()
+        first.result()
         server.predict("after them")
-        outcomes: dict[str, float] = {}
-        for line in server.client.get("/metrics").text.splitlines():
-            if line.startswith("manyheads_inputs_total{"):
-                outcomes[line.partition('outcome="')[2].partition('"')[0]] = float(line.rpartition(" ")[2])
-        assert outcomes["answered"] - 2 <= 0.1 * 400
-        assert outcomes["client-left"] >= 0.9 * 400
+        assert server.figure("manyheads_batch_inputs_sum") == 2
+        assert server.figure("manyheads_inputs_total", 'outcome="client-left"') == 400
         assert server.figure("manyheads_queued_tokens") == 0
 
 
@@ -212,6 +226,25 @@ def test_told_twice_it_stops_at_once(saved_model: Path) -> None:
     began = time.monotonic()
     assert server.started.wait().returncode == 0
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("words", [4, 100])
+def test_at_most_a_pass_of_a_list_waits(saved_model: Path, tmp_path: Path, words: int) -> None:
+    """However many of its inputs are tokenised together."""
+    encoder = HeldEncoder(tmp_path)
+    with RunningServer(saved_model, before=encoder.code + SMALL_PASSES) as server, ThreadPoolExecutor(2) as clients:
+        encoder.hold()
+        first = clients.submit(server.predict, "it keeps the encoder busy")
+        encoder.wait_until_reached()
+        assert server.figure("manyheads_queued_tokens") == 0  # what is being encoded does not wait
+        texts = [f"film {number} " * (words // 2) for number in range(500)]
+        long_list = clients.submit(server.predict, texts, tasks=["mood"])
+        wait_until(lambda: server.figure("manyheads_queued_tokens") > 0)
+        time.sleep(0.2)  # whatever else would be queued is
+        assert SMALL_PASS / 2 <= server.figure("manyheads_queued_tokens") <= SMALL_PASS
+        encoder.release()
+        first.result()
+        assert long_list.result()["usage"]["inputs"] == 500
 
 
 def test_others_get_in_between_a_long_list(saved_model: Path) -> None:

@@ -117,6 +117,39 @@ def test_nothing_is_read_of_a_body_that_is_said_to_be_too_large(server: RunningS
         assert b" 413 " in connection.recv(1000).partition(b"\r\n")[0]
 
 
+@pytest.mark.parametrize(
+    ("line", "headers", "status"),
+    [
+        ("POST /v1/nothing", "", 404),
+        ("PUT /v1/predict", "", 405),
+        ("POST /v1/predict", "Content-Type: text/plain\r\n", 415),
+        ("POST /v1/predict", "Content-Type: application/json\r\nContent-Encoding: gzip\r\n", 415),
+        ("POST /v1/predict", "Origin: https://evil.example\r\n", 403),
+        ("GET /v2/health/live", "", 200),
+    ],
+)
+@pytest.mark.parametrize("length", ["Content-Length: 9000000000", "Transfer-Encoding: chunked"])
+def test_a_body_that_nobody_wants_is_not_read(
+    server: RunningServer, line: str, headers: str, status: int, length: str
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        head = f"{line} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n{headers}{length}\r\n\r\n"
+        connection.sendall(head.encode())
+        connection.settimeout(10)
+        answer = connection.recv(10_000)
+        while answer and (piece := connection.recv(10_000)):  # to its end: the server has closed the connection
+            answer += piece
+    assert f" {status} ".encode() in answer.partition(b"\r\n")[0]
+    assert b"\r\nconnection: close\r\n" in answer.lower()
+
+
+def test_a_connection_whose_body_was_read_goes_on(server: RunningServer) -> None:
+    for content, status in ((b'{"inputs": 3}', 422), (b'{"inputs": "a"}', 200), (b"", 400)):
+        response = server.client.post("/v1/predict", content=content, headers=JSON)
+        assert response.status_code == status
+        assert "connection" not in response.headers
+
+
 @pytest.mark.slow
 def test_a_body_and_headers_that_do_not_arrive(server: RunningServer) -> None:
     """Both at once: each is waited for ten seconds."""
@@ -140,6 +173,7 @@ def test_long_inputs_are_refused_where_that_is_asked_for(saved_model: Path) -> N
         response = server.post("/v1/predict", {"inputs": ["a"] * 70 + ["a good film " * 600]})
         check_refused(response, 413)
         assert "input 71:" in response.text
+        check_refused(server.post("/v1/predict", {"inputs": ["a", "x" * 200_000]}), 413)  # one token, and not read
         assert server.predict("a film")
 
 

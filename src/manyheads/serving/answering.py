@@ -55,12 +55,17 @@ class Answering:
         self.requests += 1
         watcher = asyncio.create_task(_watch_client(request, pending))
         prepared: list[Prepared] = []
-        first_unknown, queued_tokens = 0, 0
+        queued, first_unknown = 0, 0  # how many inputs were put into the queue, and are answered
+        tokens_per_pass = pending.backend.tokens_per_pass
         try:
             while first_unknown < len(inputs):
-                if len(prepared) < len(inputs) and queued_tokens < pending.backend.tokens_per_pass:
-                    piece = inputs[len(prepared) : len(prepared) + INPUTS_AT_A_TIME]
-                    queued_tokens += await self._queue_piece(pending, piece, prepared, explain)
+                if queued == len(prepared) < len(inputs) and pending.waiting_tokens < tokens_per_pass:
+                    prepared += await self._prepare(pending, inputs[queued : queued + INPUTS_AT_A_TIME])
+                portion = _portion(prepared[queued:], pending.waiting_tokens, tokens_per_pass)
+                if portion:
+                    pending.wants_more = queued + len(portion) < len(inputs)
+                    self._queue(pending, portion, queued, explain)
+                    queued += len(portion)
                 elif first_unknown not in pending.outcomes:
                     await self._wait(pending)
                 while first_unknown in pending.outcomes:
@@ -69,7 +74,6 @@ class Answering:
                         isinstance(outcome, RequestError) and outcome.status != 500
                     ):  # the server's state, not the input's
                         raise outcome
-                    queued_tokens -= prepared[first_unknown].tokens
                     yield prepared[first_unknown], outcome
                     first_unknown += 1
         finally:
@@ -79,19 +83,14 @@ class Answering:
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
 
-    async def _queue_piece(
-        self, pending: Pending, inputs: Sequence[NumberedInput], prepared: list[Prepared], explain: bool
-    ) -> int:
-        """Tokenise some inputs and put them into the queue; returns their tokens."""
-        piece = await self._prepare(pending, inputs)
+    def _queue(self, pending: Pending, portion: list[Prepared], first_index: int, explain: bool) -> None:
+        """A request is turned away before anything of it is in the queue, and then no more."""
         items: list[WorkItem] = []
-        for offset, one_input in enumerate(piece):
-            items.append(WorkItem(pending, len(prepared) + offset, one_input, explain))
-        if not prepared:
+        for index, prepared in enumerate(portion, start=first_index):
+            items.append(WorkItem(pending, index, prepared, explain))
+        if first_index == 0:
             self._turn_away_if_full(sum(item.cost for item in items))
-        prepared += piece
         self.encoder.put(items)
-        return sum(one_input.tokens for one_input in piece)
 
     async def _prepare(self, pending: Pending, inputs: Sequence[NumberedInput]) -> list[Prepared]:
         most_characters = pending.backend.max_length * CHARACTERS_PER_TOKEN
@@ -107,6 +106,9 @@ class Answering:
                     prepared = await self._prepare_in_thread(pending, texts, characters)
         except UserError as fault:
             raise user_fault(fault) from None
+        for position, (_, given) in enumerate(inputs):
+            if texts[position] is not given:  # what was cut away is not in the tokens
+                prepared[position] = replace(prepared[position], truncated=True)
         if self.limits.long_inputs == "refuse":
             for (number, _), one_input in zip(inputs, prepared, strict=True):
                 if one_input.truncated:
@@ -161,7 +163,18 @@ def _queue_full(seconds: int) -> RequestError:
     return RequestError(429, "queue-full", message, {"Retry-After": str(seconds)})
 
 
+def _portion(prepared: list[Prepared], waiting_tokens: int, most_tokens: int) -> list[Prepared]:
+    """As many as fit beside what waits already; where nothing waits at least one."""
+    tokens = waiting_tokens
+    for count, one_input in enumerate(prepared):
+        if tokens and tokens + one_input.tokens > most_tokens:
+            return prepared[:count]
+        tokens += one_input.tokens
+    return prepared
+
+
 def _cut(text_input: TextInput, characters: int) -> TextInput:
+    """The beginning of long texts; the input itself where nothing is too long."""
     if all(len(text) <= characters for text in text_input.texts):
         return text_input
     return replace(text_input, texts=tuple(text[:characters] for text in text_input.texts))

@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from manyheads.inference.prepared import Prepared
 from manyheads.serving.access import Access, request_id
@@ -25,8 +25,9 @@ from manyheads.serving.answering import Answering, describe_input
 from manyheads.serving.body import read_json
 from manyheads.serving.documentation import describe_api
 from manyheads.serving.encoder_thread import EncoderThread, Outcome, Pending
-from manyheads.serving.errors import RequestError, error_content, error_response, json_response
+from manyheads.serving.errors import RequestError, error_content, error_response, json_response, stopping_error
 from manyheads.serving.limits import Limits
+from manyheads.serving.messages import Receiver, Sender
 from manyheads.serving.metrics import ServingMetrics
 from manyheads.serving.models import ModelShelf, ServedModel, Source
 from manyheads.serving.requests import EmbeddingRequest, PredictRequest, Reader, read_request, read_texts
@@ -160,7 +161,7 @@ class Service:
 
     async def ready(self, request: Request) -> Response:
         if self.stopping:
-            raise RequestError(503, "stopping", "The server is stopping.", {"Retry-After": "1"})
+            raise stopping_error()
         if not self.shelf.ready:
             raise RequestError(503, "not-ready", self.shelf.why_not_ready, {"Retry-After": "1"})
         return json_response({"ready": True})
@@ -226,21 +227,7 @@ ENDPOINTS: dict[str, tuple[str, Endpoint]] = {
 }
 
 
-class Sender:
-    """Sends an answer with the headers that every answer has, and remembers its status."""
-
-    def __init__(self, send: Send, headers: dict[str, str]) -> None:
-        self.send, self.headers = send, headers
-        self.status: int | None = None
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            present = {name.lower() for name, _ in message["headers"]}
-            for name, value in self.headers.items():
-                if name.lower().encode() not in present:
-                    message["headers"].append((name.encode(), value.encode()))
-        await self.send(message)
+HEALTH_PATHS = ("/v2/health/live", "/v2/health/ready")  # answered however much there is to do
 
 
 class Application:
@@ -248,6 +235,7 @@ class Application:
 
     def __init__(self, service: Service) -> None:
         self.service = service
+        self.open_requests = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -267,18 +255,26 @@ class Application:
         identity = request_id(headers)
         scope.setdefault("state", {})["id"] = identity
         began = time.monotonic()
-        sender = Sender(send, {**COMMON_HEADERS, "X-Request-Id": identity, **self._cors_headers(headers)})
+        receiver = Receiver(receive, headers)
+        common_headers = {**COMMON_HEADERS, "X-Request-Id": identity, **self._cors_headers(headers)}
+        sender = Sender(send, common_headers, scope, receiver)
+        self.open_requests += 1
         try:
-            response = await self._find_response(Request(scope, receive), headers)
-            await response(scope, receive, sender)
+            response = await self._find_response(Request(scope, receiver), headers)
+            await response(scope, receiver, sender)
         except RequestError as error:
             await error_response(error, identity)(scope, receive, sender)
+        except asyncio.CancelledError:  # the server waits no longer for what was under way when it was told to stop
+            if not self.service.stopping or sender.status is not None:
+                raise
+            await error_response(stopping_error(), identity)(scope, receive, sender)
         except Exception:
             LOGGER.exception("request %s failed", identity)
             if sender.status is None:
                 fault = RequestError(500, "failed", "The server failed on this request.")
                 await error_response(fault, identity)(scope, receive, sender)
         finally:
+            self.open_requests -= 1
             self._record(scope, sender.status or 500, time.monotonic() - began, identity)
 
     async def _find_response(self, request: Request, headers: dict[str, str]) -> Response:
@@ -286,6 +282,9 @@ class Application:
         if request.method == "OPTIONS" and headers.get("origin") in self.service.access.cors:
             return Response(status_code=204)  # browsers ask without the key
         self.service.access.check(path, headers)
+        if self.open_requests > self.service.limits.open_requests and path not in HEALTH_PATHS:
+            message = "Too many requests at once; try again later."
+            raise RequestError(429, "too-many-requests", message, {"Retry-After": "1"})
         if path not in ENDPOINTS:
             raise RequestError(404, "not-found", "No such address.")
         method, endpoint = ENDPOINTS[path]

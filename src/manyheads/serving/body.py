@@ -27,7 +27,7 @@ async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
                 chunks.append(chunk)
     except TimeoutError:
         message = f"The body was not there within {limits.arrival_seconds:g} seconds."
-        raise RequestError(408, "slow-body", message, {"Connection": "close"}) from None
+        raise RequestError(408, "slow-body", message) from None
     except ClientDisconnect:
         raise RequestError(400, "client-left", "The client left before its body was there.") from None
     return parse_object(b"".join(chunks))
@@ -47,7 +47,7 @@ def _check_headers(request: Request, limits: Limits) -> None:
 
 def _too_large(limits: Limits) -> RequestError:
     message = f"The body is larger than {limits.body_bytes:,} bytes; send fewer inputs at a time."
-    return RequestError(413, "body-too-large", message, {"Connection": "close"})
+    return RequestError(413, "body-too-large", message)
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:

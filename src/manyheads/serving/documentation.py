@@ -31,12 +31,12 @@ FAULTS = {
     413: "The body, the list of inputs or an input is too large.",
     415: "The body is compressed or not JSON.",
     422: "The body is valid JSON and not what is expected.",
-    429: "The queue is full; Retry-After says when to try again.",
+    429: "There is too much to do; Retry-After says when to try again.",
     500: "The model failed on the input.",
     503: "The model is not loaded yet.",
     504: "The deadline of timeout_ms passed.",
 }
-READ_FAULTS = (401, 403, 405)
+READ_FAULTS = (401, 403, 405, 429)
 
 
 def describe_api(models: Sequence[ServedModel], with_keys: bool) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from manyheads.inference.prepared import Prepared, ServingBackend
-from manyheads.serving.errors import RequestError
+from manyheads.serving.errors import RequestError, stopping_error
 from manyheads.serving.metrics import ServingMetrics
 
 LOGGER = logging.getLogger("manyheads.serve")
@@ -27,12 +27,14 @@ EXPLANATION_PASSES = 3  # what a task's explanation costs: forward, and backward
 
 @dataclass(eq=False)
 class Pending:
-    """What a request waits for. The encoder thread reads `abandoned` and `deadline`; all else is the event loop's."""
+    """What a request waits for. Outcomes and seconds are the event loop's; the encoder thread reads all else."""
 
     model_name: str
     backend: ServingBackend
     deadline: float | None = None  # by time.monotonic
     abandoned: bool = False
+    waiting_tokens: int = 0  # that no pass has taken yet; changed by both threads, under the queue's lock
+    wants_more: bool = False  # has inputs that are queued as soon as a pass has taken others
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     queue_seconds: float = 0.0  # of the input that waited longest
@@ -48,6 +50,7 @@ class WorkItem:
     prepared: Prepared
     explain: bool = False
     queued_at: float = 0.0
+    answer: dict[str, Any] = field(default_factory=dict)  # that waits for its explanation
 
     @property
     def cost(self) -> int:
@@ -63,10 +66,12 @@ class EncoderThread:
     def __init__(self, metrics: ServingMetrics, queue_tokens: int) -> None:
         self.metrics, self.queue_tokens = metrics, queue_tokens
         self._items: deque[WorkItem] = deque()
-        self._to_explain: deque[tuple[WorkItem, dict[str, Any]]] = deque()  # the encoder thread's own
+        self._to_explain: deque[WorkItem] = deque()
         self._waiting = threading.Condition()
-        self._tokens = 0  # of items that wait
+        self._tokens = 0  # of items that wait for a pass or for their explanation
+        metrics.queued_tokens.set_function(lambda: self._tokens)
         self._tokens_per_second = 0.0  # of late
+        self._given_up = False
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._work, name="encoder", daemon=True)
@@ -77,8 +82,9 @@ class EncoderThread:
         self._thread.start()
 
     def give_up(self) -> None:
-        """What still waits is not encoded any more."""
-        self._drop(lambda item: RequestError(503, "stopping", "The server is stopping."))
+        """What waits, or comes from now on, is neither encoded nor explained any more."""
+        self._given_up = True
+        self.drop_needless()
 
     async def stop(self) -> None:
         self.give_up()
@@ -94,20 +100,18 @@ class EncoderThread:
     def drop_needless(self) -> None:
         """What nobody waits for takes no room."""
         now = time.monotonic()
-        self._drop(lambda item: _needless(item, now))
-
-    def _drop(self, why: Callable[[WorkItem], RequestError | None]) -> None:
         dropped: list[tuple[WorkItem, Outcome]] = []
         with self._waiting:
-            items = list(self._items)
-            self._items.clear()
-            for item in items:
-                failure = why(item)
-                if failure is None:
-                    self._items.append(item)
-                else:
-                    dropped.append((item, failure))
-                    self._tokens -= item.cost
+            for waiting in (self._items, self._to_explain):
+                items = list(waiting)
+                waiting.clear()
+                for item in items:
+                    failure = self._why_needless(item, now)
+                    if failure is None:
+                        waiting.append(item)
+                    else:
+                        dropped.append((item, failure))
+                        self._tokens -= item.cost
         self._deliver(dropped, 0.0)
 
     def seconds_until_empty(self) -> int:
@@ -122,9 +126,10 @@ class EncoderThread:
             item.queued_at = now
         with self._waiting:
             self._items.extend(items)
-            self._tokens += sum(item.cost for item in items)
+            for item in items:
+                self._tokens += item.cost
+                item.pending.waiting_tokens += item.prepared.tokens
             self._waiting.notify()
-        self.metrics.queued_tokens.set(self._tokens)
 
     # --- in the thread ---------------------------------------------------------------------------------------------
 
@@ -137,20 +142,27 @@ class EncoderThread:
                     return
                 batch, dropped = self._take_batch()
             self._send(dropped, 0.0)
+            self._wake_who_wants_more(batch)
             if batch:
                 began = time.monotonic()
                 outcomes = self._answer(batch)
                 seconds = time.monotonic() - began
                 self._measure(batch, began, seconds)
                 self._send(outcomes, seconds)
-            if self._to_explain:  # one a turn: plain predictions do not wait for them
-                self._send(*self._explain_next())
+            self._send(*self._explain_next())  # one a turn: plain predictions do not wait for them
 
     def _send(self, outcomes: list[tuple[WorkItem, Outcome]], seconds: float) -> None:
         assert self._loop is not None
         if outcomes:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._deliver, outcomes, seconds)
+
+    def _wake_who_wants_more(self, batch: list[WorkItem]) -> None:
+        """While a pass is computed, long lists fill the room that it left in the queue."""
+        assert self._loop is not None
+        for pending in {item.pending for item in batch if item.pending.wants_more}:
+            with contextlib.suppress(RuntimeError):  # as above
+                self._loop.call_soon_threadsafe(pending.changed.set)
 
     def _take_batch(self) -> tuple[list[WorkItem], list[tuple[WorkItem, Outcome]]]:
         """The next items of one model that fit into a pass; and those that need not be encoded any more."""
@@ -160,7 +172,7 @@ class EncoderThread:
         tokens, now = 0, time.monotonic()
         while self._items:
             item = self._items[0]
-            failure = _needless(item, now)
+            failure = self._why_needless(item, now)
             if failure is None and batch:
                 if item.pending.backend is not batch[0].pending.backend:
                     others.append(self._items.popleft())
@@ -168,12 +180,14 @@ class EncoderThread:
                 if tokens + item.prepared.tokens > item.pending.backend.tokens_per_pass:
                     break
             self._items.popleft()
+            item.pending.waiting_tokens -= item.prepared.tokens
             if failure is None:
                 batch.append(item)
                 tokens += item.prepared.tokens
             else:
                 dropped.append((item, failure))
-            self._tokens -= item.cost
+            if failure is not None or not item.explain:  # what is to be explained takes room until it is
+                self._tokens -= item.cost
         self._items.extendleft(reversed(others))
         return batch, dropped
 
@@ -190,10 +204,18 @@ class EncoderThread:
         finished: list[tuple[WorkItem, Outcome]] = []
         for item, outcome in outcomes:
             if item.explain and isinstance(outcome, dict):
-                self._to_explain.append((item, outcome))
-            else:
-                finished.append((item, outcome))
+                item.answer = outcome
+                with self._waiting:
+                    self._to_explain.append(item)
+                continue
+            if item.explain:
+                self._make_room(item)
+            finished.append((item, outcome))
         return finished
+
+    def _make_room(self, item: WorkItem) -> None:
+        with self._waiting:
+            self._tokens -= item.cost
 
     def _answer_together(
         self, items: list[WorkItem], compute: Callable[[list[Prepared]], list[Any]]
@@ -212,20 +234,26 @@ class EncoderThread:
 
     def _explain_next(self) -> tuple[list[tuple[WorkItem, Outcome]], float]:
         """Add to each task's prediction which words mattered, as long as somebody waits for it."""
-        item, answer = self._to_explain.popleft()
+        with self._waiting:
+            if not self._to_explain:
+                return [], 0.0
+            item = self._to_explain.popleft()
         began = time.monotonic()
-        failure = _needless(item, began)
-        if failure is not None:
-            return [(item, failure)], 0.0
-        try:
-            words = item.pending.backend.explain(item.prepared)
-        except Exception:
-            LOGGER.exception("an explanation failed")
-            return [(item, _broken())], 0.0
-        explained: dict[str, Any] = {}
-        for task, prediction in answer.items():
-            explained[task] = {**prediction, "words": words.get(task, [])}
-        return [(item, explained)], time.monotonic() - began
+        outcome: Outcome | None = self._why_needless(item, began)
+        if outcome is None:
+            outcome = _explain(item)
+        self._make_room(item)
+        return [(item, outcome)], time.monotonic() - began
+
+    def _why_needless(self, item: WorkItem, now: float) -> RequestError | None:
+        """Why an input need not be encoded or explained any more. Called in both threads."""
+        if self._given_up:
+            return stopping_error()
+        if item.pending.deadline is not None and now > item.pending.deadline:
+            return deadline_error()
+        if item.pending.abandoned:
+            return RequestError(499, "client-left", "The client left.")
+        return None
 
     def _measure(self, batch: list[WorkItem], began: float, seconds: float) -> None:
         model = batch[0].pending.model_name
@@ -255,16 +283,18 @@ class EncoderThread:
         for pending in requests.values():
             pending.encoder_seconds += encoder_seconds
             pending.changed.set()
-        self.metrics.queued_tokens.set(self._tokens)
 
 
-def _needless(item: WorkItem, now: float) -> RequestError | None:
-    """Why an input need not be encoded any more."""
-    if item.pending.deadline is not None and now > item.pending.deadline:
-        return deadline_error()
-    if item.pending.abandoned:
-        return RequestError(499, "client-left", "The client left.")
-    return None
+def _explain(item: WorkItem) -> Outcome:
+    try:
+        words = item.pending.backend.explain(item.prepared)
+    except Exception:  # whatever a model raises, the server goes on
+        LOGGER.exception("an explanation failed")
+        return _broken()
+    explained: dict[str, Any] = {}
+    for task, prediction in item.answer.items():
+        explained[task] = {**prediction, "words": words.get(task, [])}
+    return explained
 
 
 def deadline_error() -> RequestError:

@@ -19,6 +19,10 @@ class RequestError(Exception):
         self.headers = headers or {}
 
 
+def stopping_error() -> RequestError:
+    return RequestError(503, "stopping", "The server is stopping.", {"Retry-After": "1"})
+
+
 def error_content(code: str, message: str) -> dict[str, str]:
     """Whatever a client sent, the answer can be encoded."""
     safe = message.encode("utf-8", "replace").decode()

@@ -15,9 +15,14 @@ class Limits:
     explained_inputs: int = 8  # of a request that asks which words mattered: a backward pass for each task and input
     long_inputs: Literal["truncate", "refuse"] = "truncate"  # that have more tokens than the encoder reads
     queue_tokens: int = 32_768  # that wait for the encoder; more requests are turned away with 429
-    requests: int = 500  # under way at once; there may be twice as many connections
+    requests: int = 500  # under way at once; twice as many with those that still arrive, or whose answer is being read
     longest_timeout_ms: int = 600_000
     drain_seconds: float = 30.0  # to finish what is queued when the server is told to stop
+
+    @property
+    def open_requests(self) -> int:
+        """From their headers to the last byte of their answer."""
+        return 2 * self.requests + 10
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,12 @@ class ServingMetrics:
             buckets=SECONDS,
             registry=registry,
         )
-        self.queued_tokens = Gauge("manyheads_queued_tokens", "Tokens that wait for the encoder.", registry=registry)
+        self.queued_tokens = Gauge(
+            "manyheads_queued_tokens",
+            "Tokens of inputs that wait for the encoder, not those of the pass being computed. An input to be "
+            "explained counts 1 + 3 for each task times its tokens, until its explanation is there.",
+            registry=registry,
+        )
         self.batch_inputs = Histogram(
             "manyheads_batch_inputs", "Inputs of an encoder pass.", ["model"], buckets=INPUTS, registry=registry
         )

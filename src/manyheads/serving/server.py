@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import resource
 import signal
 import socket
 import sys
@@ -28,19 +29,48 @@ SWITCH_SECONDS = 0.0005  # a thread gives way to the event loop so soon; Python'
 HEADER_BYTES = 131_072
 LARGEST_READ = 65_536
 HEADER_SECONDS = 10.0
-CONNECTIONS_PER_REQUEST = 2  # uvicorn closes what is over its limit: 429 comes long before
+OTHER_FILES = 64  # that the process has open beside connections
+FEWEST_CONNECTIONS = 10
 LAST_SECONDS = 5  # to send the last answers after the queue was given up
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """Headers have to arrive in time, and have an end: uvicorn itself waits for ever, and reads any number."""
+    """Headers have to arrive in time, and have an end: uvicorn itself waits for ever, and reads any number.
+
+    Where there are too many connections an idle one gives way to a new one: uvicorn itself counts it against requests,
+    and answers them 503 in plain text, health among them.
+    """
 
     _header_bytes = 0
     _header_timer: asyncio.TimerHandle | None = None
+    _idle_since: float | None = None  # by loop.time
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.most_connections, self.limit_concurrency = self.limit_concurrency, None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._expect_headers()
+        if self.most_connections is not None and len(self.connections) > self.most_connections:
+            self._close_longest_idle()
+        self._idle_since = self.loop.time()  # it has yet to ask for something
+
+    def _close_longest_idle(self) -> None:
+        longest: GuardedProtocol | None = None
+        for connection in self.connections:
+            if not isinstance(connection, GuardedProtocol) or connection._idle_since is None:
+                continue
+            if longest is None or longest._idle_since is None or connection._idle_since < longest._idle_since:
+                longest = connection
+        if longest is not None:
+            longest._idle_since = None
+            longest.transport.close()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete:  # else it is another request's turn, which came before this answer
+            self._idle_since = self.loop.time()
 
     def _expect_headers(self) -> None:
         self._header_bytes = 0
@@ -60,6 +90,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().data_received(data)
 
     def on_message_begin(self) -> None:
+        self._idle_since = None
         self._stop_expecting()
         self._expect_headers()
         super().on_message_begin()
@@ -134,7 +165,7 @@ def serve(sources: Sequence[Source], settings: ServerSettings, limits: Limits) -
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=CONNECTIONS_PER_REQUEST * limits.requests + 10,
+        limit_concurrency=_most_connections(limits),
         timeout_graceful_shutdown=math.ceil(limits.drain_seconds) + LAST_SECONDS,
         timeout_keep_alive=75,
         ws="none",
@@ -149,6 +180,17 @@ def serve(sources: Sequence[Source], settings: ServerSettings, limits: Limits) -
     finally:
         sys.setswitchinterval(switch_seconds)
         listening.close()
+
+
+def _most_connections(limits: Limits) -> int:
+    """One for each request that may be open, as far as the system lets a process have files."""
+    files = limits.open_requests + OTHER_FILES
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY:
+        files = min(files, most)
+    if allowed != resource.RLIM_INFINITY and allowed < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+    return max(FEWEST_CONNECTIONS, files - OTHER_FILES)
 
 
 def _bind(settings: ServerSettings) -> socket.socket:
