@@ -50,7 +50,12 @@ def test_a_page_names_its_own_files(page: Path) -> None:
     is_earlier = earlier in EARLIER
     study = f"docs/results/{earlier.name}" if is_earlier else shipped_name(page)
     assert command_on(page, "manyheads study import") == [f"docs/results/{page.stem}.jsonl.gz"]
-    assert command_on(page, "manyheads study table") == [study, "data.root=FOLDER"]
+    words = command_on(page, "manyheads study table")
+    scale = page.stem.rpartition("-")[2]
+    assert words[0] == study
+    assert "data.root=FOLDER" in words
+    assert ("--scale" in words) == (scale != "small"), "small is what a study runs at by itself"
+    assert scale == "small" or words[words.index("--scale") + 1] == scale
     below_title = page.read_text(encoding="utf-8").partition("\n\n")[2]
     assert below_title.startswith(HEADING) == is_earlier
 
@@ -60,11 +65,12 @@ def test_a_page_names_its_own_files(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_table_is_what_its_command_prints(page: Path, tmp_path: Path) -> None:
     [export] = command_on(page, "manyheads study import")
-    study, _ = command_on(page, "manyheads study table")
+    study, *others = command_on(page, "manyheads study table")
     if study.startswith("docs/"):
         study = str(ROOT / study)
+    others = [word.replace("FOLDER", str(SHARED_DATA)) for word in others]
     assert manyheads("study", "import", ROOT / export, "--output", tmp_path).returncode == 0
-    table = manyheads("study", "table", study, f"data.root={SHARED_DATA}", "--format", "markdown", "--output", tmp_path)
+    table = manyheads("study", "table", study, *others, "--format", "markdown", "--output", tmp_path)
     assert table.returncode == 0, table.stderr
     assert table.stdout.strip() in page.read_text(encoding="utf-8")
 
