@@ -139,6 +139,34 @@ def test_a_dropped_csv_is_answered_row_by_row(
     check_clean(browser, server)
 
 
+def show_many(browser: Browser, lines: list[str]) -> None:
+    click(browser, "mode-many")
+    type_into(browser, "lines", "\n".join(lines))
+    click(browser, "run-many")
+
+
+def test_many_lines_keep_to_the_servers_limits(saved_model: Path, browser: Browser) -> None:
+    with RunningServer(saved_model, "--inputs", "50", "--body-bytes", "1000") as server:
+        browser.open(server.url + "/", **SCREENS["desktop"], dark=False)
+        wait_for(browser, "!document.getElementById('app').hidden")
+        assert "50 at once" in browser.evaluate("document.getElementById('many-limit').textContent")
+        show_many(browser, ["film"] * 120 + ["a long line, ünïcödé too " * 10] * 6)
+        wait_for(browser, "document.querySelectorAll('#many-table tbody tr').length == 126")
+        assert browser.evaluate("document.getElementById('alert').textContent") == ""
+        show_many(browser, ["film"] * 7 + ["a longer line " * 100])
+        alert = wait_for(browser, "document.getElementById('alert').textContent")
+        assert alert.startswith("Line 8: The body is larger")
+
+
+def test_an_error_names_the_line(saved_model: Path, browser: Browser) -> None:
+    with RunningServer(saved_model, "--refuse-long", "--inputs", "50") as server:
+        browser.open(server.url + "/", **SCREENS["desktop"], dark=False)
+        wait_for(browser, "!document.getElementById('app').hidden")
+        show_many(browser, ["film"] * 60 + [""] + ["film"] * 9 + ["a good film " * 600])
+        alert = wait_for(browser, "document.getElementById('alert').textContent")
+        assert alert.startswith("Line 71: longer than")
+
+
 def test_similarity_of_two_texts(server: RunningServer, browser: Browser, saved_model: Path) -> None:
     browser.open(server.url + "/", **SCREENS["phone"], dark=True, phone=True)
     wait_for(browser, "!document.getElementById('app').hidden")

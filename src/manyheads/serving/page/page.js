@@ -2,8 +2,8 @@
 // The try-it page. It has three modes (one input, many lines, similarity) and speaks to the API of the server it came from.
 // What comes from a user or the server only ever becomes text nodes and attribute values, never markup.
 
-const CHUNK_INPUTS = 100; // per request in the mode "many"
-const CHUNK_CHARACTERS = 200_000; // long texts go in smaller chunks, so that no request becomes huge
+const CHUNK_INPUTS = 100; // per request in the mode "many", where the server takes so many
+const CHUNK_BYTES = 200_000; // long texts go in smaller chunks, so that no request becomes huge
 const MOST_ROWS = 10_000;
 const MOST_MEGABYTES = 10;
 const TABLE_ROWS = 500; // a page with more becomes slow on a phone; the csv has all of them
@@ -12,6 +12,7 @@ const KEY_NAME = "manyheads-api-key";
 
 const state = {
   models: [],
+  limits: { inputs: CHUNK_INPUTS, body_bytes: CHUNK_BYTES }, // of a request, as the server says
   key: storedKey(),
   lastRequest: null, // {path, body}
   csv: null, // the rows of the chosen csv file
@@ -153,6 +154,9 @@ async function start(signal) {
   const { answer } = await callApi("v1/models", null, signal);
   state.models = (answer?.data ?? []).filter((model) => model.tasks); // one that could not be loaded has none
   if (!state.models.length) throw new Error("The server has no model.");
+  state.limits = answer.limits;
+  byId("many-limit").textContent =
+    `At most ${MOST_ROWS.toLocaleString("en")} inputs and ${MOST_MEGABYTES} MB at a time, sent ${chunkInputs()} at once.`;
   byId("model").replaceChildren(...state.models.map((model) => element("option", { value: model.id }, model.id)));
   byId("model-choice").hidden = state.models.length < 2;
   byId("status").textContent = "";
@@ -485,10 +489,11 @@ function guessColumns(names) {
   return [names.reduce((best, _, index) => (length(index) > length(best) ? index : best), 0)];
 }
 
-/** Inputs as the API takes them: a text, or two in a list. Rows without a text are left out. */
+/** Inputs as the API takes them (a text, or two in a list), each with its row's or line's number. Those without a text are left out. */
 function manyInputs() {
   const inputs = state.csv ? csvInputs() : byId("lines").value.split("\n").map(lineInput);
-  const filled = inputs.filter((input) => asTexts(input).every((text) => text.trim()));
+  const rows = inputs.map((input, index) => ({ number: index + 1, input }));
+  const filled = rows.filter(({ input }) => asTexts(input).every((text) => text.trim()));
   if (!filled.length) throw new Error("There are no texts yet: paste lines or choose a file.");
   if (filled.length > MOST_ROWS) throw new Error(`That is ${counted(filled.length, "input")}; this page takes ${MOST_ROWS.toLocaleString("en")} at a time.`);
   return filled;
@@ -508,20 +513,35 @@ function csvInputs() {
 
 // ---- many: sending and showing
 
-function* chunksOf(inputs) {
+const chunkInputs = () => Math.min(CHUNK_INPUTS, state.limits.inputs);
+const bytesOf = (value) => new TextEncoder().encode(JSON.stringify(value)).length;
+
+/** Rows that go in one request, within the server's limits; a row that is too large alone is sent alone. */
+function* chunksOf(rows, model) {
+  const mostBytes = Math.min(CHUNK_BYTES, state.limits.body_bytes - bytesOf(manyBody([], model)));
   let chunk = [];
-  let characters = 0;
-  for (const input of inputs) {
-    const length = asTexts(input).join("").length;
-    if (chunk.length === CHUNK_INPUTS || (chunk.length && characters + length > CHUNK_CHARACTERS)) {
+  let bytes = 0;
+  for (const row of rows) {
+    const added = bytesOf(row.input) + 1; // and a comma
+    if (chunk.length === chunkInputs() || (chunk.length && bytes + added > mostBytes)) {
       yield chunk;
       chunk = [];
-      characters = 0;
+      bytes = 0;
     }
-    chunk.push(input);
-    characters += length;
+    chunk.push(row);
+    bytes += added;
   }
   if (chunk.length) yield chunk;
+}
+
+const manyBody = (rows, model) => ({ inputs: rows.map(({ input }) => input), model: model.id });
+
+/** The server counts within a request; whoever reads its message knows rows and lines. */
+function nameRow(error, chunk, noun) {
+  const [prefix, position] = /^(?:inputs: )?input (\d+): /.exec(error.message) ?? ["", 0];
+  const tooLargeAlone = error.status === 413 && chunk.length === 1;
+  const row = tooLargeAlone ? chunk[0] : chunk[position - 1];
+  if (row) error.message = `${noun} ${row.number}: ${error.message.slice(prefix.length)}`;
 }
 
 /** As long as the server is too busy, wait as long as it says, then ask again. */
@@ -541,16 +561,20 @@ async function predictPatiently(body, signal) {
 
 async function predictMany(signal) {
   const model = currentModel();
+  const noun = state.csv ? "Row" : "Line";
   const inputs = manyInputs();
-  const shapes = new Set(inputs.map((input) => asTexts(input).length));
+  const shapes = new Set(inputs.map(({ input }) => asTexts(input).length));
   const many = { model, inputs, pairs: shapes.has(2), tasks: model.tasks.filter((task) => shapes.has(task.texts)), rows: [] };
   state.many = many;
   startTable(many);
   const sums = { tokens: 0, queue: 0, encoder: 0 };
   const began = performance.now();
   try {
-    for (const chunk of chunksOf(inputs)) {
-      const answer = await predictPatiently({ inputs: chunk, model: model.id }, signal);
+    for (const chunk of chunksOf(inputs, model)) {
+      const answer = await predictPatiently(manyBody(chunk, model), signal).catch((error) => {
+        if (error instanceof ApiError) nameRow(error, chunk, noun);
+        throw error;
+      });
       addRows(many, chunk, answer.predictions);
       sums.tokens += answer.usage?.tokens ?? 0;
       sums.queue += answer.milliseconds?.queue ?? 0;
@@ -578,7 +602,7 @@ function startTable({ inputs, pairs, tasks }) {
 
 function addRows(many, chunk, predictions) {
   const body = byId("many-table").tBodies[0];
-  chunk.forEach((input, index) => {
+  chunk.forEach(({ input }, index) => {
     const row = { texts: asTexts(input), ...predictions[index] };
     many.rows.push(row);
     if (many.rows.length <= TABLE_ROWS) body.append(tableRow(many, row));
@@ -777,7 +801,5 @@ function listenForFiles() {
   });
 }
 
-byId("many-limit").textContent =
-  `At most ${MOST_ROWS.toLocaleString("en")} inputs and ${MOST_MEGABYTES} MB at a time, sent ${CHUNK_INPUTS} at once.`;
 listen();
 perform("start", start);
