@@ -1,4 +1,4 @@
-"""Holds a server's encoder thread at a place of a test's choice, so that what waits behind it waits for certain."""
+"""Holds a server's encoder or tokenizer thread where a test chooses: what waits behind it waits for certain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ requests.{function} = held(requests.{function}, Path({hold!r}), Path({reached!r}
 
 
 class HeldEncoder:
-    """`code` is for a server's `before`; `function` is what the encoder thread is held in: answer, embed or explain."""
+    """`code` is for a server's `before`; `function` is what is held: answer, embed, explain or prepare."""
 
     def __init__(self, folder: Path, function: str = "answer") -> None:
         self.file, self.reached = folder / f"hold-{function}", folder / f"reached-{function}"

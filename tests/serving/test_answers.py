@@ -165,7 +165,9 @@ def test_a_text_that_is_not_looked_at_to_its_end_is_truncated(server: RunningSer
 
 
 def test_models_and_what_their_tasks_take(server: RunningServer) -> None:
-    [model] = server.client.get("/v1/models").json()["data"]
+    answer = server.client.get("/v1/models").json()
+    assert answer["limits"] == {"inputs": 1000, "body_bytes": 2_000_000}
+    [model] = answer["data"]
     assert model["id"] == "best"
     assert model["ready"]
     tasks = {task["name"]: task for task in model["tasks"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -51,6 +52,25 @@ def test_explanations_of_clients_that_left_take_no_room(saved_model: Path, tmp_p
             assert server.post("/v1/predict", {**TEXT, "timeout_ms": 50}).status_code == 504
         encoder.release()
         assert first.result().status_code == 200
+
+
+def test_the_pass_and_the_explanations_are_the_encoders_time(saved_model: Path, tmp_path: Path) -> None:
+    """Each is held: what takes so long is not the queue, for there is no other request."""
+    encoder, explainer = HeldEncoder(tmp_path), HeldEncoder(tmp_path, "explain")
+    with (
+        RunningServer(saved_model, before=encoder.code + explainer.code) as server,
+        ThreadPoolExecutor(1) as clients,
+    ):
+        encoder.hold()
+        explainer.hold()
+        answer = clients.submit(server.predict, ["a film", "no end"], tasks=["mood"], explain=True)
+        for held in (encoder, explainer):
+            held.wait_until_reached()
+            time.sleep(0.5)
+            held.release()
+        milliseconds = answer.result()["milliseconds"]
+    assert milliseconds["encoder"] >= 2 * 500
+    assert milliseconds["queue"] < 500
 
 
 def test_told_to_stop_it_gives_up_explanations_too(saved_model: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,6 +139,64 @@ def test_a_dropped_csv_is_answered_row_by_row(
     expected = Predictor.open(saved_model).predict("mood", [rows[-1]])[0]["prediction"]
     assert expected in last_row
     check_clean(browser, server)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_rows_of_a_csv_can_be_matched(server: RunningServer, browser: Browser, tmp_path: Path, line_end: str) -> None:
+    """Numbers are those of a spreadsheet: the names are row 1, and rows without a text count."""
+    browser.open(server.url + "/", **SCREENS["desktop"], dark=False)
+    wait_for(browser, "!document.getElementById('app').hidden")
+    file = tmp_path / "rows.csv"
+    lines = ["id,text", "a,good", "b,", "c,film", "", '"d",' + f'"two{line_end}lines"', "e,", "f,end", "", ""]
+    file.write_bytes(line_end.join(lines).encode())
+    drop(browser, file, x=200, y=300)
+    wait_for(browser, "!document.getElementById('columns').hidden")
+    browser.evaluate("document.getElementById('column1').value = 1")
+    click(browser, "run-many")
+    summary = wait_for(browser, "document.getElementById('many-summary').textContent")
+    assert summary.startswith("4 inputs, 3 empty rows left out, ")
+    rows = list(csv.DictReader(io.StringIO(browser.evaluate("manyCsv(state.many)"), newline="")))
+    assert [row["row"] for row in rows] == ["2", "4", "6", "8"]
+    assert [row["text"] for row in rows] == ["good", "film", f"two{line_end}lines", "end"]
+    check_clean(browser, server)
+
+
+def test_empty_lines_are_counted(server: RunningServer, browser: Browser) -> None:
+    browser.open(server.url + "/", **SCREENS["desktop"], dark=False)
+    wait_for(browser, "!document.getElementById('app').hidden")
+    show_many(browser, ["good", "", "film", "", ""])  # those at the end are not missed by anyone
+    summary = wait_for(browser, "document.getElementById('many-summary').textContent")
+    assert summary.startswith("2 inputs, 1 empty line left out, ")
+    rows = list(csv.DictReader(io.StringIO(browser.evaluate("manyCsv(state.many)"), newline="")))
+    assert [row["line"] for row in rows] == ["1", "3"]
+
+
+def show_many(browser: Browser, lines: list[str]) -> None:
+    click(browser, "mode-many")
+    type_into(browser, "lines", "\n".join(lines))
+    click(browser, "run-many")
+
+
+def test_many_lines_keep_to_the_servers_limits(saved_model: Path, browser: Browser) -> None:
+    with RunningServer(saved_model, "--inputs", "50", "--body-bytes", "1000") as server:
+        browser.open(server.url + "/", **SCREENS["desktop"], dark=False)
+        wait_for(browser, "!document.getElementById('app').hidden")
+        assert "50 at once" in browser.evaluate("document.getElementById('many-limit').textContent")
+        show_many(browser, ["film"] * 120 + ["a long line, ünïcödé too " * 10] * 6)
+        wait_for(browser, "document.querySelectorAll('#many-table tbody tr').length == 126")
+        assert browser.evaluate("document.getElementById('alert').textContent") == ""
+        show_many(browser, ["film"] * 7 + ["a longer line " * 100])
+        alert = wait_for(browser, "document.getElementById('alert').textContent")
+        assert alert.startswith("Line 8: The body is larger")
+
+
+def test_an_error_names_the_line(saved_model: Path, browser: Browser) -> None:
+    with RunningServer(saved_model, "--refuse-long", "--inputs", "50") as server:
+        browser.open(server.url + "/", **SCREENS["desktop"], dark=False)
+        wait_for(browser, "!document.getElementById('app').hidden")
+        show_many(browser, ["film"] * 60 + [""] + ["film"] * 9 + ["a good film " * 600])
+        alert = wait_for(browser, "document.getElementById('alert').textContent")
+        assert alert.startswith("Line 71: longer than")
 
 
 def test_similarity_of_two_texts(server: RunningServer, browser: Browser, saved_model: Path) -> None:

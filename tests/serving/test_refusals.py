@@ -90,6 +90,30 @@ def test_a_body(server: RunningServer, name: str) -> None:
     assert time.monotonic() - began < 5  # nothing strange holds the event loop
 
 
+KNOWN = " Known: inputs, tasks, model, timeout_ms, explain."
+CUT = "k" * 100 + "…"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"inputs": "a", "\\ud800": 1}', f"A key has half of a surrogate pair, which is no text.{KNOWN}"),
+        (b'{"inputs": "a", "": 1}', f"Unknown key: an empty one, or one with unprintable characters.{KNOWN}"),
+        (b'{"inputs": "a", "a\\u202e": 1}', f"Unknown key: an empty one, or one with unprintable characters.{KNOWN}"),
+        (json.dumps({"inputs": "a", "k" * 5000: 1}).encode(), f"Unknown key '{CUT}'.{KNOWN}"),
+        (json.dumps({"inputs": "a", "model": "k" * 5000}).encode(), f"No model '{CUT}'; there is best."),
+        (
+            json.dumps({"inputs": "a", "tasks": ["k" * 5000]}).encode(),
+            f"tasks: no task '{CUT}'. Known: length, mood, near, same, topics.",
+        ),
+    ],
+    ids=["a lone surrogate", "an empty key", "an unprintable key", "a long key", "a long model", "a long task"],
+)
+def test_strange_names_leave_the_message_clear(server: RunningServer, body: bytes, message: str) -> None:
+    response = server.client.post("/v1/predict", content=body, headers=JSON)
+    assert response.json()["error"]["message"] == message
+
+
 @pytest.mark.parametrize(
     ("content", "status"),
     [({"input": [1, 2]}, 422), ({"input": []}, 422), ({"input": "a", "dimensions": 3}, 422), ({"inputs": "a"}, 422)],

@@ -22,7 +22,9 @@ from manyheads.serving.models import ServedModel
 from manyheads.serving.requests import NumberedInput, user_fault
 
 INPUTS_AT_A_TIME = 64  # that are tokenised together
-INLINE_CHARACTERS = 4_000  # shorter texts are tokenised faster than handed to another thread
+# fewer and shorter inputs are tokenised faster than handed to another thread
+INLINE_INPUTS = 8
+INLINE_CHARACTERS = 4_000
 CHARACTERS_PER_TOKEN = 200  # more of a text is not looked at: tokenizers take a word of over 100 characters for unknown
 MOST_CHARACTERS = 20_000_000  # that wait to be tokenised
 
@@ -100,7 +102,7 @@ class Answering:
             characters += sum(map(len, text_input.texts))
         try:
             with self.metrics.stage(pending.model_name, "tokenise"):
-                if characters <= INLINE_CHARACTERS:
+                if len(texts) <= INLINE_INPUTS and characters <= INLINE_CHARACTERS:
                     prepared = pending.backend.prepare(texts)
                 else:
                     prepared = await self._prepare_in_thread(pending, texts, characters)
@@ -117,7 +119,7 @@ class Answering:
         return prepared
 
     async def _prepare_in_thread(self, pending: Pending, texts: list[TextInput], characters: int) -> list[Prepared]:
-        """Long texts, so that the event loop goes on meanwhile."""
+        """Long or many texts, so that the event loop goes on meanwhile."""
         if self.waiting_characters + characters > MOST_CHARACTERS:
             raise _queue_full(1)
         remaining = None

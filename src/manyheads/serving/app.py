@@ -154,7 +154,7 @@ class Service:
                 described.append(self.shelf.models[name].describe())
             else:
                 described.append({"id": name, "object": "model", "owned_by": "manyheads", "ready": False})
-        return json_response({"object": "list", "data": described})
+        return json_response({"object": "list", "data": described, "limits": self.limits.describe()})
 
     async def live(self, request: Request) -> Response:
         return json_response({"live": True})

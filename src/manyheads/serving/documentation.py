@@ -36,6 +36,7 @@ FAULTS = {
     503: "The model is not loaded yet.",
     504: "The deadline of timeout_ms passed.",
 }
+MODELS = "The models and their tasks; 'limits': how many 'inputs', and 'body_bytes', a request may have."
 READ_FAULTS = (401, 403, 405, 429)
 
 
@@ -48,7 +49,7 @@ def describe_api(models: Sequence[ServedModel], with_keys: bool) -> dict[str, An
         "paths": {
             "/v1/predict": {"post": _predict(models)},
             "/v1/embeddings": {"post": _embed()},
-            "/v1/models": {"get": _read("The models and their tasks.", "application/json")},
+            "/v1/models": {"get": _read(MODELS, "application/json")},
             "/v2/health/live": {"get": _read("The process answers.", "application/json", (403, 405))},
             "/v2/health/ready": {"get": _read("All models are loaded.", "application/json", (403, 405, 503))},
             "/metrics": {"get": _read("Figures for Prometheus.", "text/plain")},

@@ -37,8 +37,8 @@ class Pending:
     wants_more: bool = False  # has inputs that are queued as soon as a pass has taken others
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    queue_seconds: float = 0.0  # of the input that waited longest
-    encoder_seconds: float = 0.0  # of the passes that its inputs were in
+    queue_seconds: float = 0.0  # until a pass took the input that waited longest
+    encoder_seconds: float = 0.0  # of the passes that its inputs were in, and of their explanations
 
 
 @dataclass(eq=False)
@@ -50,6 +50,7 @@ class WorkItem:
     prepared: Prepared
     explain: bool = False
     queued_at: float = 0.0
+    queue_seconds: float = 0.0  # until a pass took it
     answer: dict[str, Any] = field(default_factory=dict)  # that waits for its explanation
 
     @property
@@ -112,7 +113,7 @@ class EncoderThread:
                     else:
                         dropped.append((item, failure))
                         self._tokens -= item.cost
-        self._deliver(dropped, 0.0)
+        self._deliver(dropped)
 
     def seconds_until_empty(self) -> int:
         """What a client that is turned away should wait."""
@@ -141,21 +142,28 @@ class EncoderThread:
                 if self._stopping:
                     return
                 batch, dropped = self._take_batch()
-            self._send(dropped, 0.0)
+            self._send(dropped)
             self._wake_who_wants_more(batch)
             if batch:
                 began = time.monotonic()
                 outcomes = self._answer(batch)
                 seconds = time.monotonic() - began
-                self._measure(batch, began, seconds)
-                self._send(outcomes, seconds)
-            self._send(*self._explain_next())  # one a turn: plain predictions do not wait for them
+                self._measure(batch, seconds)
+                self._add_seconds(batch, seconds)
+                self._send(outcomes)
+            self._send(self._explain_next())  # one a turn: plain predictions do not wait for them
 
-    def _send(self, outcomes: list[tuple[WorkItem, Outcome]], seconds: float) -> None:
+    def _send(self, outcomes: list[tuple[WorkItem, Outcome]]) -> None:
         assert self._loop is not None
         if outcomes:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._deliver, outcomes, seconds)
+                self._loop.call_soon_threadsafe(self._deliver, outcomes)
+
+    def _add_seconds(self, items: list[WorkItem], seconds: float) -> None:
+        """What the thread did for these, to be called before their outcomes are sent: then the answer has it."""
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # as above
+            self._loop.call_soon_threadsafe(_add_encoder_seconds, {item.pending for item in items}, seconds)
 
     def _wake_who_wants_more(self, batch: list[WorkItem]) -> None:
         """While a pass is computed, long lists fill the room that it left in the queue."""
@@ -180,6 +188,7 @@ class EncoderThread:
                 if tokens + item.prepared.tokens > item.pending.backend.tokens_per_pass:
                     break
             self._items.popleft()
+            item.queue_seconds = now - item.queued_at
             item.pending.waiting_tokens -= item.prepared.tokens
             if failure is None:
                 batch.append(item)
@@ -232,18 +241,19 @@ class EncoderThread:
             outcomes += self._answer_together([item], compute)
         return outcomes
 
-    def _explain_next(self) -> tuple[list[tuple[WorkItem, Outcome]], float]:
+    def _explain_next(self) -> list[tuple[WorkItem, Outcome]]:
         """Add to each task's prediction which words mattered, as long as somebody waits for it."""
         with self._waiting:
             if not self._to_explain:
-                return [], 0.0
+                return []
             item = self._to_explain.popleft()
         began = time.monotonic()
         outcome: Outcome | None = self._why_needless(item, began)
         if outcome is None:
             outcome = _explain(item)
         self._make_room(item)
-        return [(item, outcome)], time.monotonic() - began
+        self._add_seconds([item], time.monotonic() - began)
+        return [(item, outcome)]
 
     def _why_needless(self, item: WorkItem, now: float) -> RequestError | None:
         """Why an input need not be encoded or explained any more. Called in both threads."""
@@ -255,7 +265,7 @@ class EncoderThread:
             return RequestError(499, "client-left", "The client left.")
         return None
 
-    def _measure(self, batch: list[WorkItem], began: float, seconds: float) -> None:
+    def _measure(self, batch: list[WorkItem], seconds: float) -> None:
         model = batch[0].pending.model_name
         lengths = [item.prepared.tokens for item in batch]
         tokens = sum(lengths)
@@ -264,25 +274,27 @@ class EncoderThread:
         self.metrics.batch_tokens.labels(model).observe(tokens)
         self.metrics.padding_avoided.labels(model).inc(max(lengths) * len(lengths) - tokens)
         for item in batch:
-            self.metrics.stage_seconds.labels(model, "queue").observe(began - item.queued_at)
+            self.metrics.stage_seconds.labels(model, "queue").observe(item.queue_seconds)
         rate = tokens / max(seconds, 1e-6)
         self._tokens_per_second = rate if not self._tokens_per_second else 0.8 * self._tokens_per_second + 0.2 * rate
 
     # --- in the event loop -------------------------------------------------------------------------------------------
 
-    def _deliver(self, outcomes: list[tuple[WorkItem, Outcome]], encoder_seconds: float) -> None:
-        now = time.monotonic()
-        requests: dict[int, Pending] = {}
+    def _deliver(self, outcomes: list[tuple[WorkItem, Outcome]]) -> None:
+        requests: set[Pending] = set()
         for item, outcome in outcomes:
             pending = item.pending
             pending.outcomes[item.index] = outcome
-            waited = now - encoder_seconds - item.queued_at
-            pending.queue_seconds = max(pending.queue_seconds, waited)
-            requests[id(pending)] = pending
+            pending.queue_seconds = max(pending.queue_seconds, item.queue_seconds)
+            requests.add(pending)
             self.metrics.inputs.labels(pending.model_name, _outcome_name(outcome)).inc()
-        for pending in requests.values():
-            pending.encoder_seconds += encoder_seconds
+        for pending in requests:
             pending.changed.set()
+
+
+def _add_encoder_seconds(requests: set[Pending], seconds: float) -> None:
+    for pending in requests:
+        pending.encoder_seconds += seconds
 
 
 def _explain(item: WorkItem) -> Outcome:

@@ -8,6 +8,7 @@ import orjson
 from starlette.responses import Response
 
 LONGEST_MESSAGE = 400
+LONGEST_NAME = 100
 
 
 class RequestError(Exception):
@@ -21,6 +22,11 @@ class RequestError(Exception):
 
 def stopping_error() -> RequestError:
     return RequestError(503, "stopping", "The server is stopping.", {"Retry-After": "1"})
+
+
+def short_name(name: str) -> str:
+    """Of what a client named, so much that the rest of the message fits."""
+    return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…"
 
 
 def error_content(code: str, message: str) -> dict[str, str]:

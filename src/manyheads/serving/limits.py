@@ -19,6 +19,10 @@ class Limits:
     longest_timeout_ms: int = 600_000
     drain_seconds: float = 30.0  # to finish what is queued when the server is told to stop
 
+    def describe(self) -> dict[str, int]:
+        """What a client has to know to cut a long list into requests."""
+        return {"inputs": self.inputs, "body_bytes": self.body_bytes}
+
     @property
     def open_requests(self) -> int:
         """From their headers to the last byte of their answer."""

@@ -14,7 +14,7 @@ from typing import Any
 from manyheads.errors import UserError
 from manyheads.inference.predictor import Predictor
 from manyheads.inference.prepared import ServingBackend, TextInput
-from manyheads.serving.errors import RequestError
+from manyheads.serving.errors import RequestError, short_name
 from manyheads.serving.metrics import ServingMetrics
 from manyheads.tasks.task import Task
 
@@ -106,7 +106,8 @@ class ModelShelf:
         if name is None:
             name = next(iter(self.sources))
         if name not in self.sources:
-            raise RequestError(404, "unknown-model", f"No model '{name}'; there is {', '.join(self.sources)}.")
+            message = f"No model '{short_name(name)}'; there is {', '.join(self.sources)}."
+            raise RequestError(404, "unknown-model", message)
         if name not in self.models:
             raise RequestError(503, "not-ready", self.why_not_ready, {"Retry-After": "1"})
         return self.models[name]

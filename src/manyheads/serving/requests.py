@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 
 from manyheads.errors import UserError, nearest
 from manyheads.inference.prepared import TextInput
-from manyheads.serving.errors import RequestError
+from manyheads.serving.errors import RequestError, short_name
 from manyheads.serving.limits import Limits
 from manyheads.serving.models import ServedModel
 from manyheads.tasks.task import Task
@@ -17,7 +17,6 @@ from manyheads.tasks.task import Task
 NumberedInput = tuple[int, TextInput]  # which input of the request it is of, from 1 on
 MOST_KEYS = 20  # of a request
 MOST_TASKS = 1_000
-LONGEST_NAME = 100
 TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": r"\S"}
 ONE_INPUT: dict[str, Any] = {
     "anyOf": [
@@ -100,19 +99,25 @@ def read_request(model: type[RequestModel], content: dict[str, Any], limits: Lim
     try:
         request = model.model_validate(content)
     except ValidationError as fault:
-        first = fault.errors(include_input=False, include_url=False, include_context=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        known = ", ".join(model.model_fields)
-        message = f"{key}: {first['msg']}."
-        if first["type"] == "extra_forbidden":
-            message = f"Unknown key '{key}'. Known: {known}."
-        elif first["type"] == "missing":
-            message = f"'{key}' is missing. Known: {known}."
-        raise RequestError(422, "bad-request", message) from None
+        raise RequestError(422, "bad-request", _first_fault(fault, ", ".join(model.model_fields))) from None
     timeout = getattr(request, "timeout_ms", None)
     if timeout is not None and timeout > limits.longest_timeout_ms:
         raise RequestError(422, "bad-request", f"timeout_ms: at most {limits.longest_timeout_ms:,}.")
     return request
+
+
+def _first_fault(fault: ValidationError, known: str) -> str:
+    first = fault.errors(include_input=False, include_url=False, include_context=False)[0]
+    key = ".".join(map(str, first["loc"]))
+    if not first["loc"]:  # pydantic cannot name a key that is no text
+        return f"A key has half of a surrogate pair, which is no text. Known: {known}."
+    if first["type"] == "extra_forbidden":
+        if not key or not key.isprintable():
+            return f"Unknown key: an empty one, or one with unprintable characters. Known: {known}."
+        return f"Unknown key '{short_name(key)}'. Known: {known}."
+    if first["type"] == "missing":
+        return f"'{key}' is missing. Known: {known}."
+    return f"{key}: {first['msg']}."
 
 
 @dataclass(frozen=True)
@@ -144,8 +149,8 @@ class Reader:
             return list(known.values())
         for name in self.task_names:
             if name not in known:
-                short_name = name[:LONGEST_NAME]
-                raise RequestError(422, "unknown-task", f"tasks: no task '{short_name}'.{nearest(short_name, known)}")
+                short = short_name(name)
+                raise RequestError(422, "unknown-task", f"tasks: no task '{short}'.{nearest(short, known)}")
         return [known[name] for name in dict.fromkeys(self.task_names)]
 
     def _read_one(self, content: Any, number: int, tasks: list[Task]) -> list[TextInput]:

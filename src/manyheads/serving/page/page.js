@@ -2,8 +2,8 @@
 // The try-it page. It has three modes (one input, many lines, similarity) and speaks to the API of the server it came from.
 // What comes from a user or the server only ever becomes text nodes and attribute values, never markup.
 
-const CHUNK_INPUTS = 100; // per request in the mode "many"
-const CHUNK_CHARACTERS = 200_000; // long texts go in smaller chunks, so that no request becomes huge
+const CHUNK_INPUTS = 100; // per request in the mode "many", where the server takes so many
+const CHUNK_BYTES = 200_000; // long texts go in smaller chunks, so that no request becomes huge
 const MOST_ROWS = 10_000;
 const MOST_MEGABYTES = 10;
 const TABLE_ROWS = 500; // a page with more becomes slow on a phone; the csv has all of them
@@ -12,10 +12,11 @@ const KEY_NAME = "manyheads-api-key";
 
 const state = {
   models: [],
+  limits: { inputs: CHUNK_INPUTS, body_bytes: CHUNK_BYTES }, // of a request, as the server says
   key: storedKey(),
   lastRequest: null, // {path, body}
-  csv: null, // the rows of the chosen csv file
-  many: null, // what the table shows: {model, inputs, tasks, rows}
+  csv: null, // the rows of the chosen csv file: {number, cells}
+  many: null, // what the table shows: {model, noun, inputs, leftOut, pairs, tasks, rows}
   running: {}, // per form the AbortController of what it is doing
   afterKey: null, // what a 401 interrupted
 };
@@ -153,6 +154,9 @@ async function start(signal) {
   const { answer } = await callApi("v1/models", null, signal);
   state.models = (answer?.data ?? []).filter((model) => model.tasks); // one that could not be loaded has none
   if (!state.models.length) throw new Error("The server has no model.");
+  state.limits = answer.limits;
+  byId("many-limit").textContent =
+    `At most ${MOST_ROWS.toLocaleString("en")} inputs and ${MOST_MEGABYTES} MB at a time, sent ${chunkInputs()} at once.`;
   byId("model").replaceChildren(...state.models.map((model) => element("option", { value: model.id }, model.id)));
   byId("model-choice").hidden = state.models.length < 2;
   byId("status").textContent = "";
@@ -395,16 +399,19 @@ function explanation(given, texts) {
 
 // ---- many: where the inputs come from
 
-/** The rows of a csv text. Cells may be quoted; within quotes "" is a quote, and delimiters and line ends are text. */
+/**
+ * The rows of a csv text, each with its number, which counts empty lines as a spreadsheet does; those at both ends are left out.
+ * Cells may be quoted; within quotes "" is a quote, and delimiters and line ends are text.
+ */
 function parseCsv(text, delimiter) {
   const rows = [];
-  let row = [];
+  let cells = [];
   let cell = "";
   let quoted = false;
   const endRow = () => {
-    row.push(cell);
-    if (row.length > 1 || cell !== "") rows.push(row); // empty lines are no rows
-    row = [];
+    cells.push(cell);
+    rows.push({ number: rows.length + 1, cells });
+    cells = [];
     cell = "";
   };
   for (let at = 0; at < text.length; at++) {
@@ -417,17 +424,26 @@ function parseCsv(text, delimiter) {
     } else if (quoted) {
       cell += character;
     } else if (character === delimiter) {
-      row.push(cell);
+      cells.push(cell);
       cell = "";
+    } else if (character === "\n" && text[at - 1] === "\r") {
+      continue; // the second half of \r\n
     } else if (character === "\n" || character === "\r") {
-      endRow(); // the second half of \r\n ends an empty row
+      endRow();
     } else {
       cell += character;
     }
   }
   if (quoted) throw new Error(`The csv has a quote that is never closed, in row ${rows.length + 1}.`);
   endRow();
-  return rows;
+  const filled = withoutEmptyEnd(rows, ({ cells }) => cells.length === 1 && cells[0] === "");
+  return filled.slice(filled.findIndex(({ cells }) => cells.length > 1 || cells[0] !== ""));
+}
+
+function withoutEmptyEnd(rows, isEmpty) {
+  let end = rows.length;
+  while (end && isEmpty(rows[end - 1])) end--;
+  return rows.slice(0, end);
 }
 
 /** Comma, semicolon or tab: whichever the first line has most of outside of quotes. */
@@ -466,7 +482,7 @@ function removeCsv() {
 
 function showColumns() {
   const named = byId("csv-header").checked;
-  const names = state.csv[0].map((cell, index) => (named && cell.trim() ? cell : `column ${index + 1}`));
+  const names = state.csv[0].cells.map((cell, index) => (named && cell.trim() ? cell : `column ${index + 1}`));
   const options = () => names.map((name, index) => element("option", { value: index }, name));
   byId("column1").replaceChildren(...options());
   byId("column2").replaceChildren(element("option", { value: "" }, "none"), ...options());
@@ -481,17 +497,22 @@ function guessColumns(names) {
     const found = (task.columns ?? []).map((column) => names.indexOf(column));
     if (found.length && !found.includes(-1)) return found;
   }
-  const length = (index) => state.csv.slice(1, 50).reduce((sum, row) => sum + (row[index] ?? "").length, 0);
+  const length = (index) => state.csv.slice(1, 50).reduce((sum, { cells }) => sum + (cells[index] ?? "").length, 0);
   return [names.reduce((best, _, index) => (length(index) > length(best) ? index : best), 0)];
 }
 
-/** Inputs as the API takes them: a text, or two in a list. Rows without a text are left out. */
+/** Inputs as the API takes them (a text, or two in a list), each with its row's or line's number. Those without a text are left out. */
 function manyInputs() {
-  const inputs = state.csv ? csvInputs() : byId("lines").value.split("\n").map(lineInput);
-  const filled = inputs.filter((input) => asTexts(input).every((text) => text.trim()));
+  const rows = state.csv ? csvInputs() : lineInputs();
+  const filled = rows.filter(({ input }) => asTexts(input).every((text) => text.trim()));
   if (!filled.length) throw new Error("There are no texts yet: paste lines or choose a file.");
   if (filled.length > MOST_ROWS) throw new Error(`That is ${counted(filled.length, "input")}; this page takes ${MOST_ROWS.toLocaleString("en")} at a time.`);
-  return filled;
+  return { inputs: filled, leftOut: rows.length - filled.length };
+}
+
+function lineInputs() {
+  const lines = byId("lines").value.split("\n").map((line, index) => ({ number: index + 1, input: lineInput(line) }));
+  return withoutEmptyEnd(lines, ({ input }) => input === "");
 }
 
 function lineInput(line) {
@@ -503,25 +524,43 @@ function csvInputs() {
   const first = Number(byId("column1").value);
   const second = byId("column2").value;
   const rows = byId("csv-header").checked ? state.csv.slice(1) : state.csv;
-  return rows.map((row) => (second === "" ? row[first] ?? "" : [row[first] ?? "", row[Number(second)] ?? ""]));
+  return rows.map(({ number, cells }) => {
+    const text = cells[first] ?? "";
+    return { number, input: second === "" ? text : [text, cells[Number(second)] ?? ""] };
+  });
 }
 
 // ---- many: sending and showing
 
-function* chunksOf(inputs) {
+const chunkInputs = () => Math.min(CHUNK_INPUTS, state.limits.inputs);
+const bytesOf = (value) => new TextEncoder().encode(JSON.stringify(value)).length;
+
+/** Rows that go in one request, within the server's limits; a row that is too large alone is sent alone. */
+function* chunksOf(rows, model) {
+  const mostBytes = Math.min(CHUNK_BYTES, state.limits.body_bytes - bytesOf(manyBody([], model)));
   let chunk = [];
-  let characters = 0;
-  for (const input of inputs) {
-    const length = asTexts(input).join("").length;
-    if (chunk.length === CHUNK_INPUTS || (chunk.length && characters + length > CHUNK_CHARACTERS)) {
+  let bytes = 0;
+  for (const row of rows) {
+    const added = bytesOf(row.input) + 1; // and a comma
+    if (chunk.length === chunkInputs() || (chunk.length && bytes + added > mostBytes)) {
       yield chunk;
       chunk = [];
-      characters = 0;
+      bytes = 0;
     }
-    chunk.push(input);
-    characters += length;
+    chunk.push(row);
+    bytes += added;
   }
   if (chunk.length) yield chunk;
+}
+
+const manyBody = (rows, model) => ({ inputs: rows.map(({ input }) => input), model: model.id });
+
+/** The server counts within a request; whoever reads its message knows rows and lines. */
+function nameRow(error, chunk, noun) {
+  const [prefix, position] = /^(?:inputs: )?input (\d+): /.exec(error.message) ?? ["", 0];
+  const tooLargeAlone = error.status === 413 && chunk.length === 1;
+  const row = tooLargeAlone ? chunk[0] : chunk[position - 1];
+  if (row) error.message = `${noun === "row" ? "Row" : "Line"} ${row.number}: ${error.message.slice(prefix.length)}`;
 }
 
 /** As long as the server is too busy, wait as long as it says, then ask again. */
@@ -541,16 +580,21 @@ async function predictPatiently(body, signal) {
 
 async function predictMany(signal) {
   const model = currentModel();
-  const inputs = manyInputs();
-  const shapes = new Set(inputs.map((input) => asTexts(input).length));
-  const many = { model, inputs, pairs: shapes.has(2), tasks: model.tasks.filter((task) => shapes.has(task.texts)), rows: [] };
+  const noun = state.csv ? "row" : "line";
+  const { inputs, leftOut } = manyInputs();
+  const shapes = new Set(inputs.map(({ input }) => asTexts(input).length));
+  const tasks = model.tasks.filter((task) => shapes.has(task.texts));
+  const many = { model, noun, inputs, leftOut, pairs: shapes.has(2), tasks, rows: [] };
   state.many = many;
   startTable(many);
   const sums = { tokens: 0, queue: 0, encoder: 0 };
   const began = performance.now();
   try {
-    for (const chunk of chunksOf(inputs)) {
-      const answer = await predictPatiently({ inputs: chunk, model: model.id }, signal);
+    for (const chunk of chunksOf(inputs, model)) {
+      const answer = await predictPatiently(manyBody(chunk, model), signal).catch((error) => {
+        if (error instanceof ApiError) nameRow(error, chunk, noun);
+        throw error;
+      });
       addRows(many, chunk, answer.predictions);
       sums.tokens += answer.usage?.tokens ?? 0;
       sums.queue += answer.milliseconds?.queue ?? 0;
@@ -578,8 +622,8 @@ function startTable({ inputs, pairs, tasks }) {
 
 function addRows(many, chunk, predictions) {
   const body = byId("many-table").tBodies[0];
-  chunk.forEach((input, index) => {
-    const row = { texts: asTexts(input), ...predictions[index] };
+  chunk.forEach(({ number, input }, index) => {
+    const row = { number, texts: asTexts(input), ...predictions[index] };
     many.rows.push(row);
     if (many.rows.length <= TABLE_ROWS) body.append(tableRow(many, row));
   });
@@ -602,12 +646,13 @@ function tableCell(task, given, truncated) {
   return element("td", { "data-title": task.name }, `${headline(given)} `, element("span", { class: "soft" }, notes));
 }
 
-function endTable({ inputs, rows }, measured) {
+function endTable({ noun, inputs, leftOut, rows }, measured) {
   if (document.activeElement === byId("many-stop")) byId("run-many").focus(); // before it is hidden
   byId("many-progress").hidden = byId("many-stop").hidden = true;
   const done = rows.length === inputs.length ? counted(rows.length, "input") : `Stopped after ${rows.length} of ${counted(inputs.length, "input")}`;
   const shown = rows.length > TABLE_ROWS ? ` The table shows the first ${TABLE_ROWS}, the csv has all.` : "";
-  byId("many-summary").textContent = `${done}, ${measured}${shown}`;
+  const empty = leftOut ? `, ${counted(leftOut, `empty ${noun}`)} left out` : "";
+  byId("many-summary").textContent = `${done}${empty}, ${measured}${shown}`;
 }
 
 // ---- many: the csv
@@ -619,12 +664,12 @@ function csvCell(value) {
   return /[",;\t\r\n']/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-function manyCsv({ pairs, tasks, rows }) {
-  const titles = textTitles(pairs);
+function manyCsv({ noun, pairs, tasks, rows }) {
+  const titles = [noun, ...textTitles(pairs)]; // its number leads back to the source's other columns
   for (const task of tasks) titles.push(task.name, ...(task.kind === "regression" ? [] : [`${task.name} probability`]));
   const lines = [[...titles, "truncated", "error"]];
   for (const row of rows) {
-    const line = textCells(pairs, row.texts);
+    const line = [row.number, ...textCells(pairs, row.texts)];
     for (const task of tasks) line.push(...csvAnswer(task, answerOf(row, task)));
     lines.push([...line, row.truncated ? "yes" : "", row.error?.message ?? ""]);
   }
@@ -777,7 +822,5 @@ function listenForFiles() {
   });
 }
 
-byId("many-limit").textContent =
-  `At most ${MOST_ROWS.toLocaleString("en")} inputs and ${MOST_MEGABYTES} MB at a time, sent ${CHUNK_INPUTS} at once.`;
 listen();
 perform("start", start);
