@@ -257,7 +257,7 @@ class Application:
         began = time.monotonic()
         receiver = Receiver(receive, headers)
         common_headers = {**COMMON_HEADERS, "X-Request-Id": identity, **self._cors_headers(headers)}
-        sender = Sender(send, common_headers, scope, receiver)
+        sender = Sender(send, common_headers, scope, receiver, lambda: self.service.stopping)
         self.open_requests += 1
         try:
             response = await self._find_response(Request(scope, receiver), headers)

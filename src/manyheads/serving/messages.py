@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.types import Message, Receive, Scope, Send
 
 
@@ -23,8 +25,11 @@ class Receiver:
 class Sender:
     """Sends an answer with the headers that every answer has, and remembers its status."""
 
-    def __init__(self, send: Send, headers: dict[str, str], scope: Scope, receiver: Receiver) -> None:
+    def __init__(
+        self, send: Send, headers: dict[str, str], scope: Scope, receiver: Receiver, is_stopping: Callable[[], bool]
+    ) -> None:
         self.send, self.headers, self.scope, self.receiver = send, headers, scope, receiver
+        self.is_stopping = is_stopping
         self.status: int | None = None
 
     async def __call__(self, message: Message) -> None:
@@ -37,7 +42,11 @@ class Sender:
         await self.send(message)
 
     def _all_headers(self) -> dict[str, str]:
-        """With a body that nobody wants the connection is closed: the server would read it to its end, however far."""
-        if self.receiver.is_read or not self.scope["http_version"].startswith("1"):
-            return self.headers
-        return {**self.headers, "Connection": "close"}
+        """With a body that nobody wants the connection is closed: the server would read it to its end, however far.
+
+        A server that stops says so, and the client's next request goes elsewhere.
+        """
+        closes = self.is_stopping() or not self.receiver.is_read
+        if closes and self.scope["http_version"].startswith("1"):
+            return {**self.headers, "Connection": "close"}
+        return self.headers

@@ -11,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEADER_BYTES = 131_072
 LARGEST_READ = 65_536
 HEADER_SECONDS = 10.0
+LAST_REQUEST_SECONDS = 0.5  # at the end, for what is on its way in a connection that is kept
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -108,6 +109,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():
             super().on_message_complete()
+
+    def shutdown(self) -> None:
+        """The next request may be in the socket already: uvicorn itself would close before it is read."""
+        self.loop.call_later(LAST_REQUEST_SECONDS, super().shutdown)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()
