@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import socket
+import struct
+import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPResponse
 from pathlib import Path
 
 import pytest
 
+from held_encoder import wait_until
 from running_server import RunningServer
 
 H2C = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAA\r\n"
 
+# a system that takes less into its own buffers than the server has to say
+SHORT_PATIENCE = """
+import functools, socket
+import manyheads.serving.limits as limits
+limits.Limits = functools.partial(limits.Limits, reading_seconds=1.0)
+quick = socket.create_server
+def create_server(*given, **options):
+    listening = quick(*given, **options)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
+    return listening
+socket.create_server = create_server
+"""
+
 
 @pytest.fixture(scope="module")
 def server(saved_model: Path) -> Iterator[RunningServer]:
-    with RunningServer(saved_model) as running:
+    with RunningServer(saved_model, before=SHORT_PATIENCE) as running:
         yield running
         assert running.predict("a film")  # after all of it
 
@@ -25,8 +43,12 @@ def server(saved_model: Path) -> Iterator[RunningServer]:
 class Connection:
     """One that sends what it is told to, byte for byte."""
 
-    def __init__(self, server: RunningServer) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    def __init__(self, server: RunningServer, receive_buffer: int | None = None) -> None:
+        self.socket = socket.socket()
+        self.socket.settimeout(20)
+        if receive_buffer is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.connect(("127.0.0.1", server.port))
 
     def __enter__(self) -> Connection:
         return self
@@ -108,3 +130,66 @@ def test_a_tunnel_is_refused(server: RunningServer) -> None:
         with Connection(server) as connection:
             connection.send(b"CONNECT %b HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" % target)
             assert connection.read_answer()[0].status == 400
+
+
+def embed(headers: str = "") -> bytes:
+    """The answer has about 600 kB."""
+    body = json.dumps({"input": ["a film"] * 1000}).encode()
+    head = "POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    return f"{head}{headers}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def answered_embeddings(server: RunningServer) -> float:
+    return server.figure("manyheads_requests_total", 'endpoint="/v1/embeddings"')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("headers", ["", "Connection: close\r\n"])
+def test_who_does_not_read_is_given_up(server: RunningServer, headers: str) -> None:
+    before = answered_embeddings(server)
+    with Connection(server, receive_buffer=4096) as connection:
+        connection.send(embed(headers))
+        assert connection.socket.recv(12) == b"HTTP/1.1 200"
+        assert answered_embeddings(server) == before  # it is under way as long as it is being read
+        wait_until(lambda: answered_embeddings(server) == before + 1)
+        received = 0
+        with contextlib.suppress(ConnectionResetError):
+            while piece := connection.socket.recv(65_536):
+                received += len(piece)
+        assert received < 400_000
+
+
+@pytest.mark.slow
+def test_who_reads_slowly_is_waited_for(server: RunningServer) -> None:
+    with Connection(server, receive_buffer=4096) as connection:
+        connection.send(embed())
+        response = HTTPResponse(connection.socket)
+        response.begin()
+        body = b""
+        while piece := response.read(30_000):
+            body += piece
+            time.sleep(0.1)
+    assert len(json.loads(body)["data"]) == 1000
+
+
+@pytest.mark.slow
+def test_who_does_not_read_does_not_keep_the_server(saved_model: Path) -> None:
+    server = RunningServer(saved_model, before=SHORT_PATIENCE)
+    server.wait_until_ready()
+    server.client.close()
+    with Connection(server, receive_buffer=4096) as connection:
+        connection.send(embed("Connection: close\r\n"))
+        assert connection.socket.recv(12) == b"HTTP/1.1 200"
+        began = time.monotonic()
+        server.started.kill(signal.SIGTERM)
+        assert server.started.wait().returncode == 0
+        assert time.monotonic() - began < 15  # and not the 35 that requests have
+
+
+def test_who_leaves_with_many_questions_open_is_forgotten(server: RunningServer) -> None:
+    """The fixture sees that nothing failed."""
+    with Connection(server, receive_buffer=4096) as connection:
+        connection.send(embed() * 20)
+        assert connection.socket.recv(12) == b"HTTP/1.1 200"
+        connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # at once
+    assert server.predict("a film")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from starlette.types import Message, Receive, Scope, Send
 
+PIECE_BYTES = 65_536
+
 
 class Receiver:
     """Remembers whether all of a request's body was read."""
@@ -39,7 +41,18 @@ class Sender:
             for name, value in self._all_headers().items():
                 if name.lower().encode() not in present:
                     message["headers"].append((name.encode(), value.encode()))
-        await self.send(message)
+        if message["type"] == "http.response.body":
+            await self._send_in_pieces(message)
+        else:
+            await self.send(message)
+
+    async def _send_in_pieces(self, message: Message) -> None:
+        """Each waits until the one before is sent, so that a request is open until its client has read the answer."""
+        body, more_body = message.get("body", b""), message.get("more_body", False)
+        for start in range(0, max(len(body), 1), PIECE_BYTES):
+            end = start + PIECE_BYTES
+            is_followed = more_body or end < len(body)
+            await self.send({"type": "http.response.body", "body": body[start:end], "more_body": is_followed})
 
     def _all_headers(self) -> dict[str, str]:
         """With a body that nobody wants the connection is closed: the server would read it to its end, however far.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 HEADER_BYTES = 131_072
 LARGEST_READ = 65_536
@@ -24,13 +25,18 @@ class GuardedProtocol(HttpToolsProtocol):
     _header_bytes = 0
     _header_timer: asyncio.TimerHandle | None = None
     _idle_since: float | None = None  # by loop.time
+    _unsent_bytes = 0
+    _reading_timer: asyncio.TimerHandle | None = None
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, reading_seconds: float, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.reading_seconds = reading_seconds
+        self._unanswered: deque[RequestResponseCycle] = deque()
         self.most_connections, self.limit_concurrency = self.limit_concurrency, None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # whatever is not sent pauses, and is watched
         self._expect_headers()
         if self.most_connections is not None and len(self.connections) > self.most_connections:
             self._close_longest_idle()
@@ -45,9 +51,33 @@ class GuardedProtocol(HttpToolsProtocol):
                 longest = connection
         if longest is not None:
             longest._idle_since = None
-            longest.transport.close()
+            longest.transport.abort()  # whether or not its last answer was read
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self._reading_timer = self.loop.call_later(self.reading_seconds, self._check_reading)
+
+    def resume_writing(self) -> None:
+        self._stop_watching()
+        super().resume_writing()
+
+    def _check_reading(self) -> None:
+        """A client that reads none of its answer would keep it for ever, a connection that is being closed too."""
+        unsent_bytes = self.transport.get_write_buffer_size()
+        if unsent_bytes >= self._unsent_bytes:
+            self.transport.abort()
+            return
+        self._unsent_bytes = unsent_bytes
+        self._reading_timer = self.loop.call_later(self.reading_seconds, self._check_reading)
+
+    def _stop_watching(self) -> None:
+        if self._reading_timer is not None:
+            self._reading_timer.cancel()
+            self._reading_timer = None
 
     def on_response_complete(self) -> None:
+        self._unanswered.popleft()
         super().on_response_complete()
         if self.cycle.response_complete:  # else it is another request's turn, which came before this answer
             self._idle_since = self.loop.time()
@@ -105,6 +135,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_expecting()
         if not self.parser.should_upgrade():  # else it is parsed again
             super().on_headers_complete()
+            self._unanswered.append(self.cycle)
 
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():
@@ -116,4 +147,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()
+        self._stop_watching()
+        for cycle in self._unanswered:  # uvicorn itself tells the last one only, and the others write to nobody
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 import resource
@@ -87,7 +88,7 @@ def serve(sources: Sequence[Source], settings: ServerSettings, limits: Limits) -
     service = Service(sources, limits, Access(keys, settings.host, settings.cors), settings.log_texts)
     config = uvicorn.Config(
         build_app(service),
-        http=GuardedProtocol,
+        http=functools.partial(GuardedProtocol, reading_seconds=limits.reading_seconds),  # type: ignore[arg-type]
         log_config=None,
         access_log=False,
         server_header=False,
