@@ -193,3 +193,28 @@ def test_who_leaves_with_many_questions_open_is_forgotten(server: RunningServer)
         assert connection.socket.recv(12) == b"HTTP/1.1 200"
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # at once
     assert server.predict("a film")
+
+
+def test_headers_have_an_end(server: RunningServer) -> None:
+    """In however large pieces they are read."""
+    with Connection(server) as connection:
+        with contextlib.suppress(ConnectionError):
+            connection.send(
+                b"GET /v2/health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"X-Filler: a\r\n" * 12_000, b"\r\n"
+            )
+        with contextlib.suppress(ConnectionResetError):
+            assert connection.socket.recv(12) == b""
+
+
+def test_a_body_that_comes_with_its_headers_does_not_count_as_headers(server: RunningServer) -> None:
+    with Connection(server) as connection:
+        connection.send(predict("a film " * 60_000))
+        assert connection.read_answer()[0].status == 200
+
+
+def test_the_end_of_the_headers_may_come_in_two_pieces(server: RunningServer) -> None:
+    head, body = predict("a film " * 60_000).split(b"\r\n\r\n")
+    with Connection(server) as connection:
+        connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.send(head + b"\r\n\r", b"\n" + body)
+        assert connection.read_answer()[0].status == 200

@@ -10,7 +10,6 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 HEADER_BYTES = 131_072
-LARGEST_READ = 65_536
 HEADER_SECONDS = 10.0
 LAST_REQUEST_SECONDS = 0.5  # at the end, for what is on its way in a connection that is kept
 
@@ -23,6 +22,7 @@ class GuardedProtocol(HttpToolsProtocol):
     """
 
     _header_bytes = 0
+    _last_header_bytes = b""  # their end may come in two pieces
     _header_timer: asyncio.TimerHandle | None = None
     _idle_since: float | None = None  # by loop.time
     _unsent_bytes = 0
@@ -83,7 +83,6 @@ class GuardedProtocol(HttpToolsProtocol):
             self._idle_since = self.loop.time()
 
     def _expect_headers(self) -> None:
-        self._header_bytes = 0
         self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.close)
 
     def _stop_expecting(self) -> None:
@@ -93,7 +92,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._header_timer is not None:
-            self._header_bytes += min(len(data), LARGEST_READ)  # the first of a body may come with them
+            seen = self._last_header_bytes + data
+            end = seen.find(b"\r\n\r\n")  # the first of a body may come with them
+            self._header_bytes += len(data) if end == -1 else end
+            self._last_header_bytes = seen[-3:]
             if self._header_bytes > HEADER_BYTES:
                 self.transport.close()
                 return
@@ -133,6 +135,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop_expecting()
+        self._header_bytes, self._last_header_bytes = 0, b""
         if not self.parser.should_upgrade():  # else it is parsed again
             super().on_headers_complete()
             self._unanswered.append(self.cycle)
