@@ -218,3 +218,18 @@ def test_the_end_of_the_headers_may_come_in_two_pieces(server: RunningServer) ->
         connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.send(head + b"\r\n\r", b"\n" + body)
         assert connection.read_answer()[0].status == 200
+
+
+@pytest.mark.parametrize(
+    "nonsense", [b"nonsense\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", b"CONNECT a:80 HTTP/1.1\r\n\r\n"]
+)
+def test_what_is_not_http_is_refused_as_json(server: RunningServer, nonsense: bytes) -> None:
+    with Connection(server) as connection:
+        connection.send(nonsense)
+        response, body = connection.read_answer()
+        assert response.status == 400
+        assert response.headers["Content-Type"] == "application/json"
+        assert response.headers["Connection"] == "close"
+        content = json.loads(body)
+        assert content["error"]["code"] == "bad-http"
+        assert content["id"] == response.headers["X-Request-Id"] != ""

@@ -7,7 +7,11 @@ from collections import deque
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from manyheads.serving.access import request_id
+from manyheads.serving.app import COMMON_HEADERS
+from manyheads.serving.errors import RequestError, error_response
 
 HEADER_BYTES = 131_072
 HEADER_SECONDS = 10.0
@@ -118,6 +122,15 @@ class GuardedProtocol(HttpToolsProtocol):
             except httptools.HttpParserError:
                 self.send_400_response("Invalid HTTP request received.")
                 return
+
+    def send_400_response(self, msg: str) -> None:
+        """As JSON, like every fault: what cannot be parsed never comes to the application."""
+        identity = request_id({})
+        response = error_response(RequestError(400, "bad-http", msg), identity)
+        response.headers.update({**COMMON_HEADERS, "X-Request-Id": identity, "Connection": "close"})
+        lines = [b"%b: %b\r\n" % header for header in (*self.server_state.default_headers, *response.raw_headers)]
+        self.transport.write(b"".join([STATUS_LINE[400], *lines, b"\r\n", bytes(response.body)]))
+        self.transport.close()
 
     def _head_without_upgrade(self) -> bytes:
         version = self.parser.get_http_version().encode()
