@@ -233,3 +233,13 @@ def test_what_is_not_http_is_refused_as_json(server: RunningServer, nonsense: by
         content = json.loads(body)
         assert content["error"]["code"] == "bad-http"
         assert content["id"] == response.headers["X-Request-Id"] != ""
+
+
+@pytest.mark.parametrize("path", ["/", "/v2/health/live", "/v2/health/ready"])
+def test_head_is_get_without_a_body(server: RunningServer, path: str) -> None:
+    got, head = server.client.get(path), server.client.head(path)
+    assert head.status_code == 200
+    assert head.content == b""
+    for name in ("Content-Length", "Content-Type"):
+        assert head.headers[name] == got.headers[name]
+    assert server.client.head("/v1/predict").status_code == 405
