@@ -65,6 +65,7 @@ def test_without_keys_only_this_machines_pages(saved_model: Path) -> None:
         assert server.post("/v1/predict", body, origin=server.url).status_code == 200
         allowed = server.post("/v1/predict", body, origin="https://friend.example")
         assert allowed.headers["access-control-allow-origin"] == "https://friend.example"
+        assert allowed.headers["access-control-expose-headers"] == "Retry-After, X-Request-Id"
         preflight = server.client.options(
             "/v1/predict", headers={"origin": "https://friend.example", "access-control-request-method": "POST"}
         )

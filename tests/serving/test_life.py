@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import shutil
 import signal
@@ -46,6 +47,19 @@ def answer(model, prepared):
     time.sleep(0.05)
     return quick(model, prepared)
 requests.answer = answer
+"""
+
+HELD_SHUTDOWN = """
+import time
+from pathlib import Path
+import uvicorn
+quick = uvicorn.Server.shutdown
+async def shutdown(server, sockets=None):
+    Path({reached!r}).touch()
+    while Path({hold!r}).exists():
+        time.sleep(0.005)
+    await quick(server, sockets)
+uvicorn.Server.shutdown = shutdown
 """
 
 
@@ -137,6 +151,27 @@ def test_told_to_stop_it_answers_what_it_has(saved_model: Path, tmp_path: Path) 
     assert "Traceback" not in ended.stderr
 
 
+def test_a_request_in_a_kept_connection_is_answered_at_the_end(saved_model: Path, tmp_path: Path) -> None:
+    """It is sent when the server is about to close connections, and has not read from them again."""
+    hold, reached = tmp_path / "hold", tmp_path / "reached"
+    server = RunningServer(saved_model, before=HELD_SHUTDOWN.format(hold=str(hold), reached=str(reached)))
+    server.wait_until_ready()
+    server.client.close()
+    hold.touch()
+    kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    with contextlib.closing(kept):
+        kept.request("GET", "/v2/health/live")
+        kept.getresponse().read()
+        server.started.kill(signal.SIGTERM)
+        wait_until(reached.exists)
+        kept.request("POST", "/v1/predict", '{"inputs": "a film"}', {"Content-Type": "application/json"})
+        hold.unlink()
+        response = kept.getresponse()
+        assert response.status == 200
+        assert response.headers["Connection"] == "close"
+    assert server.started.wait().returncode == 0
+
+
 def ask(server: RunningServer, inputs: list[str]) -> int:
     """In a connection of its own."""
     with httpx.Client(base_url=server.url, timeout=60) as client:
@@ -220,7 +255,9 @@ def test_told_twice_it_stops_at_once(saved_model: Path) -> None:
     while server.client.get("/v2/health/ready").status_code == 200:
         assert time.monotonic() < until
         time.sleep(0.02)
-    assert server.predict("a film")  # unready, and still answering
+    answer = server.post("/v1/predict", {"inputs": "a film"})
+    assert answer.status_code == 200  # unready, and still answering
+    assert answer.headers["connection"] == "close"  # the next request goes elsewhere
     server.client.close()
     server.started.kill(signal.SIGTERM)
     began = time.monotonic()

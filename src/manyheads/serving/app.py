@@ -257,7 +257,7 @@ class Application:
         began = time.monotonic()
         receiver = Receiver(receive, headers)
         common_headers = {**COMMON_HEADERS, "X-Request-Id": identity, **self._cors_headers(headers)}
-        sender = Sender(send, common_headers, scope, receiver)
+        sender = Sender(send, common_headers, scope, receiver, lambda: self.service.stopping)
         self.open_requests += 1
         try:
             response = await self._find_response(Request(scope, receiver), headers)
@@ -288,7 +288,7 @@ class Application:
         if path not in ENDPOINTS:
             raise RequestError(404, "not-found", "No such address.")
         method, endpoint = ENDPOINTS[path]
-        if request.method != method:
+        if request.method != method and (request.method, method) != ("HEAD", "GET"):  # uvicorn sends no body then
             raise RequestError(405, "wrong-method", f"This address takes {method}.", {"Allow": method})
         return await endpoint(self.service, request)
 
@@ -300,6 +300,7 @@ class Application:
             "Access-Control-Allow-Origin": origin,
             "Access-Control-Allow-Methods": "GET, POST",
             "Access-Control-Allow-Headers": "authorization, content-type, x-request-id",
+            "Access-Control-Expose-Headers": "Retry-After, X-Request-Id",
             "Vary": "Origin",
         }
 

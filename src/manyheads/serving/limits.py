@@ -11,6 +11,7 @@ from typing import Literal
 class Limits:
     body_bytes: int = 2_000_000  # of a request
     arrival_seconds: float = 10.0  # until all of a request's body is there
+    reading_seconds: float = 30.0  # that a client may read nothing of an answer
     inputs: int = 1_000  # of a request
     explained_inputs: int = 8  # of a request that asks which words mattered: a backward pass for each task and input
     long_inputs: Literal["truncate", "refuse"] = "truncate"  # that have more tokens than the encoder reads

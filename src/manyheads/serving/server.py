@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 import resource
@@ -13,95 +14,21 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from manyheads.errors import UserError
 from manyheads.serving.access import Access, ApiKeys, check_binding
 from manyheads.serving.app import Service, build_app
 from manyheads.serving.limits import Limits, ServerSettings
 from manyheads.serving.models import Source
+from manyheads.serving.protocol import GuardedProtocol
 
 LOGGER = logging.getLogger("manyheads.serve")
 SWITCH_SECONDS = 0.0005  # a thread gives way to the event loop so soon; Python's 5 ms would be seen in every tail
-HEADER_BYTES = 131_072
-LARGEST_READ = 65_536
-HEADER_SECONDS = 10.0
 OTHER_FILES = 64  # that the process has open beside connections
 FEWEST_CONNECTIONS = 10
 LAST_SECONDS = 5  # to send the last answers after the queue was given up
-
-
-class GuardedProtocol(HttpToolsProtocol):
-    """Headers have to arrive in time, and have an end: uvicorn itself waits for ever, and reads any number.
-
-    Where there are too many connections an idle one gives way to a new one: uvicorn itself counts it against requests,
-    and answers them 503 in plain text, health among them.
-    """
-
-    _header_bytes = 0
-    _header_timer: asyncio.TimerHandle | None = None
-    _idle_since: float | None = None  # by loop.time
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.most_connections, self.limit_concurrency = self.limit_concurrency, None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._expect_headers()
-        if self.most_connections is not None and len(self.connections) > self.most_connections:
-            self._close_longest_idle()
-        self._idle_since = self.loop.time()  # it has yet to ask for something
-
-    def _close_longest_idle(self) -> None:
-        longest: GuardedProtocol | None = None
-        for connection in self.connections:
-            if not isinstance(connection, GuardedProtocol) or connection._idle_since is None:
-                continue
-            if longest is None or longest._idle_since is None or connection._idle_since < longest._idle_since:
-                longest = connection
-        if longest is not None:
-            longest._idle_since = None
-            longest.transport.close()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self.cycle.response_complete:  # else it is another request's turn, which came before this answer
-            self._idle_since = self.loop.time()
-
-    def _expect_headers(self) -> None:
-        self._header_bytes = 0
-        self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.close)
-
-    def _stop_expecting(self) -> None:
-        if self._header_timer is not None:
-            self._header_timer.cancel()
-            self._header_timer = None
-
-    def data_received(self, data: bytes) -> None:
-        if self._header_timer is not None:
-            self._header_bytes += min(len(data), LARGEST_READ)  # the first of a body may come with them
-            if self._header_bytes > HEADER_BYTES:
-                self.transport.close()
-                return
-        super().data_received(data)
-
-    def on_message_begin(self) -> None:
-        self._idle_since = None
-        self._stop_expecting()
-        self._expect_headers()
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._stop_expecting()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_expecting()
-        super().connection_lost(exc)
 
 
 class Server(uvicorn.Server):
@@ -161,7 +88,7 @@ def serve(sources: Sequence[Source], settings: ServerSettings, limits: Limits) -
     service = Service(sources, limits, Access(keys, settings.host, settings.cors), settings.log_texts)
     config = uvicorn.Config(
         build_app(service),
-        http=GuardedProtocol,
+        http=functools.partial(GuardedProtocol, reading_seconds=limits.reading_seconds),  # type: ignore[arg-type]
         log_config=None,
         access_log=False,
         server_header=False,
