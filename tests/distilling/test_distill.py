@@ -95,7 +95,11 @@ def test_a_distillation_trains_teachers_and_student_and_says_what_they_cost(dist
     assert cost["together"]["examples"] == cost["student"]["examples"] + sum(examples)
     assert cost["teachers"]["models"] == 4
     assert cost["teachers"]["unknown"] == 0
-    assert cost["together"]["seconds"] > cost["student"]["seconds"] > 0
+    of_teachers = cost["teachers"]["predicting_seconds"] + sum(teacher.metrics["seconds"] for teacher in teachers)
+    assert cost["teachers"]["seconds"] == pytest.approx(of_teachers, abs=0.11), "tenths of a second, rounded twice"
+    assert cost["student"]["seconds"] == run.metrics["seconds"]
+    both = cost["student"]["seconds"] + cost["teachers"]["seconds"]
+    assert cost["together"]["seconds"] == pytest.approx(both, abs=1e-6)
     log = (run.folder / "log.jsonl").read_bytes()
     distill(settings(distilled, toy_encoder), quiet=True)
     assert (run.folder / "log.jsonl").read_bytes() == log, "nothing is left to do"

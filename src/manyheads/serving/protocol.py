@@ -43,19 +43,20 @@ class GuardedProtocol(HttpToolsProtocol):
         transport.set_write_buffer_limits(high=0)  # whatever is not sent pauses, and is watched
         self._expect_headers()
         if self.most_connections is not None and len(self.connections) > self.most_connections:
-            self._close_longest_idle()
+            self._make_room(self.most_connections)
         self._idle_since = self.loop.time()  # it has yet to ask for something
 
-    def _close_longest_idle(self) -> None:
-        longest: GuardedProtocol | None = None
+    def _make_room(self, most_connections: int) -> None:
+        """Close the longest idle connection, unless enough are closing already."""
+        staying: list[GuardedProtocol] = []
         for connection in self.connections:
-            if not isinstance(connection, GuardedProtocol) or connection._idle_since is None:
-                continue
-            if longest is None or longest._idle_since is None or connection._idle_since < longest._idle_since:
-                longest = connection
-        if longest is not None:
-            longest._idle_since = None
-            longest.transport.abort()  # whether or not its last answer was read
+            if isinstance(connection, GuardedProtocol) and not connection.transport.is_closing():
+                staying.append(connection)
+        idle = [connection for connection in staying if connection._idle_since is not None]
+        if len(staying) > most_connections and idle:
+            longest_idle = min(idle, key=lambda connection: connection._idle_since or 0.0)
+            longest_idle._idle_since = None
+            longest_idle.transport.abort()  # whether or not its last answer was read
 
     def pause_writing(self) -> None:
         super().pause_writing()
