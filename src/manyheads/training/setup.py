@@ -72,8 +72,7 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None, to
     processes = join_processes(accelerator, recipe.training.processes, recipe.location("training", "processes"))
     if not processes.main:
         reporter = Reporter(quiet=True)
-    for file in map(Path, recipe.imports):
-        reporter.say(f"imports: {file} ({', '.join(imported_parts(file)) or 'registers no part'})")
+    _describe_imports(recipe, reporter)
     loaded = load_tasks(recipe)
     encoder = load_encoder(encoder_source(recipe, resumed))
     _describe_encoder(recipe, encoder, reporter)
@@ -127,6 +126,11 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None, to
         heads_taken_over=heads_taken_over,
         teaching=teaching,
     )
+
+
+def _describe_imports(recipe: Recipe, reporter: Reporter) -> None:
+    for file in map(Path, recipe.imports):
+        reporter.say(f"imports: {file} ({', '.join(imported_parts(file)) or 'registers no part'})")
 
 
 def _name_trained_pooling(loaded: dict[str, TaskData], encoder: LoadedEncoder) -> None:
