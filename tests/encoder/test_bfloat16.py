@@ -104,3 +104,17 @@ def test_a_whole_encoder_in_bfloat16_is_near_float32(kept: str) -> None:
     for plain, product in zip(results["float32"], results["bfloat16"], strict=True):
         assert not torch.equal(plain, product), "some operands were rounded"
         assert F.cosine_similarity(plain.flatten(), product.flatten(), dim=0) > 0.99
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_what_listens_to_a_layer_is_called(precision: str) -> None:
+    bert = random_bert(BertConfig(100, 32, 1, 4, 64, max_position_embeddings=64), seed=0)
+    layer = bert.layers[0]
+    heard: list[nn.Module] = []
+    parts = [layer.query_key_value, layer.attention_out, layer.up, layer.down]
+    for part in parts:
+        part.register_forward_hook(lambda module, inputs, output: heard.append(module))  # type: ignore[operator, union-attr]
+    ids = torch.arange(7).numpy()
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+        bert(pack([Sequence(ids, ids * 0)]))
+    assert heard == parts

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from manyheads.encoder.attention import attend
 from manyheads.encoder.base import Encoder
-from manyheads.encoder.bfloat16 import feed_forward, linear
+from manyheads.encoder.bfloat16 import feed_forward, linear, project
 from manyheads.encoder.dropout import Dropout
 from manyheads.encoder.in_place import finish_in_place, may_run_in_place
 from manyheads.tokens.packing import PackedTokens
@@ -67,17 +67,16 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, tokens: PackedTokens, kept_rows: Tensor | None = None) -> Tensor:
         """[tokens, width] → the same, or → [kept rows, width] where only some rows are wanted."""
         drop = self.attention_dropout if self.training else 0.0
-        weight, bias = self.query_key_value.weight, self.query_key_value.bias
         if kept_rows is None:
-            attended = attend(None, linear(x, weight, bias), tokens, self.heads, drop)
+            attended = attend(None, project(x, self.query_key_value), tokens, self.heads, drop)
         else:
-            width = x.shape[1]
+            weight, bias, width = self.query_key_value.weight, self.query_key_value.bias, x.shape[1]
             key_value = linear(x, weight[width:], bias[width:])
             x = x[kept_rows]
             attended = attend(linear(x, weight[:width], bias[:width]), key_value, tokens, self.heads, drop)
         if may_run_in_place(self, x):
             return finish_in_place(self, x, attended)
-        a = self.attention_norm(x + self.dropout(linear(attended, self.attention_out.weight, self.attention_out.bias)))
+        a = self.attention_norm(x + self.dropout(project(attended, self.attention_out)))
         return self.norm(a + self.dropout(feed_forward(a, self.up, self.down)))
 
 

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from manyheads.encoder.in_place import is_plain
+
 ROWS = 64
 
 
@@ -43,9 +45,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return F.linear(x, weight, bias)
 
 
+def project(x: Tensor, layer: nn.Linear) -> Tensor:
+    """`linear` with a layer's weights; a layer that does more than that is called as it is."""
+    return linear(x, layer.weight, layer.bias) if is_plain(layer) else layer(x)
+
+
 def feed_forward(x: Tensor, up: nn.Linear, down: nn.Linear) -> Tensor:
     """W₂·gelu(W₁·x + b₁) + b₂ in the precision that is asked for."""
-    if multiplies_in_bfloat16(x):
+    if multiplies_in_bfloat16(x) and is_plain(up) and is_plain(down):
         result: Tensor = FeedForward.apply(x, up.weight, up.bias, down.weight, down.bias)
         return result
     return down(F.gelu(up(x)))

@@ -20,11 +20,12 @@ def may_run_in_place(layer: Layer, x: Tensor) -> bool:
         x.device.type == "cpu"
         and not (torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"))
         and not (layer.training or layer.dropout.training)
-        and all(_plain(part) for part in (layer.attention_out, layer.up, layer.down))
+        and all(is_plain(part) for part in (layer.attention_out, layer.up, layer.down))
     )
 
 
-def _plain(part: nn.Module) -> bool:
+def is_plain(part: nn.Module) -> bool:
+    """Whether it is its product and nothing else: no other part in its place, and nothing that listens to it."""
     return type(part) is nn.Linear and not (part._forward_hooks or part._forward_pre_hooks)
 
 
