@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from torch import Tensor, nn
 
+from manyheads.tokens.framing import Frame, Ids
 from manyheads.tokens.tokenizer import SpecialTokens
 
 if TYPE_CHECKING:
     from manyheads.tasks.task import Task
-
-Ids = np.ndarray  # token ids of one sentence, without special tokens
 
 
 class Encoding(nn.Module):
@@ -22,6 +21,7 @@ class Encoding(nn.Module):
     """
 
     texts: int  # how many text columns it takes
+    frames: tuple[Frame, ...] = ()  # what each encoder input of an example holds
     single_texts = slice(None)  # which of an example's inputs hold one text each
     gives: Literal["features", "cosine", "similarity"] = "features"  # the last two are predictions, from 0 to 1
     symmetric = False  # whether a pair gives the same in both orders
@@ -50,11 +50,13 @@ class Encoding(nn.Module):
 
     def inputs(self, texts: tuple[Ids, ...], special_tokens: SpecialTokens, max_length: int) -> list[tuple[Ids, Ids]]:
         """(ids, segments) of each encoder input of one example."""
-        raise NotImplementedError
+        return [frame.apply(texts, special_tokens, max_length) for frame in self.frames]
 
     def untruncated_length(self, lengths: tuple[np.ndarray, ...], special_tokens: SpecialTokens) -> np.ndarray:
         """[examples] length of the longest input before truncation, to count what will be cut."""
-        raise NotImplementedError
+        framed = [frame.untruncated_length(lengths, special_tokens) for frame in self.frames]
+        longest: np.ndarray = np.maximum.reduce(framed)
+        return longest
 
     def forward(self, pooled: Tensor) -> Tensor:
         """Pooled vectors [inputs, width], an example's side by side → features [examples, features]."""

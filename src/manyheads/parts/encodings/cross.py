@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
 from torch import Tensor
 
-from manyheads.parts.encodings.base import Encoding, Ids
+from manyheads.parts.encodings.base import Encoding
 from manyheads.registry import register
-from manyheads.tokens.tokenizer import SpecialTokens
+from manyheads.tokens.framing import PairFrame
 
 
 @register("encodings", "cross", paper="A, B, E")
@@ -30,14 +29,7 @@ class Cross(Encoding):
     def __init__(self, width: int, *, segments: bool = True, special_tokens: Literal["once", "each"] = "once") -> None:
         super().__init__()
         self.features = width
-        self.segments = segments
-        self.frames_each = special_tokens == "each"
-
-    def inputs(self, texts: tuple[Ids, ...], special_tokens: SpecialTokens, max_length: int) -> list[tuple[Ids, Ids]]:
-        return [special_tokens.pair(texts[0], texts[1], max_length, self.separator, self.segments, self.frames_each)]
-
-    def untruncated_length(self, lengths: tuple[np.ndarray, ...], special_tokens: SpecialTokens) -> np.ndarray:
-        return lengths[0] + lengths[1] + special_tokens.special_tokens_of_pair(self.separator, self.frames_each)
+        self.frames = (PairFrame(self.separator, segments, each=special_tokens == "each"),)
 
     def forward(self, pooled: Tensor) -> Tensor:
         return pooled

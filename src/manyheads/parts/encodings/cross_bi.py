@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.parts.encodings.base import Encoding, Ids
+from manyheads.parts.encodings.base import Encoding
 from manyheads.parts.encodings.pairs import cosine
 from manyheads.registry import register
-from manyheads.tokens.tokenizer import SpecialTokens
+from manyheads.tokens.framing import PairFrame, SingleFrame
 
 
 @register("encodings", "cross-bi")
@@ -27,14 +26,7 @@ class CrossBi(Encoding):
     def __init__(self, width: int, *, segments: bool = True) -> None:
         super().__init__()
         self.features = 5 * width + 1
-        self.segments = segments
-
-    def inputs(self, texts: tuple[Ids, ...], special_tokens: SpecialTokens, max_length: int) -> list[tuple[Ids, Ids]]:
-        joint = special_tokens.pair(texts[0], texts[1], max_length, segments=self.segments)
-        return [joint, *(special_tokens.single(text, max_length) for text in texts)]
-
-    def untruncated_length(self, lengths: tuple[np.ndarray, ...], special_tokens: SpecialTokens) -> np.ndarray:
-        return lengths[0] + lengths[1] + special_tokens.around_pair
+        self.frames = (PairFrame(segments=segments), SingleFrame(0), SingleFrame(1))
 
     def forward(self, pooled: Tensor) -> Tensor:
         joint, u, v = pooled[0::3], pooled[1::3], pooled[2::3]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.parts.encodings.base import Encoding, Ids
-from manyheads.tokens.tokenizer import SpecialTokens
+from manyheads.parts.encodings.base import Encoding
+from manyheads.tokens.framing import SingleFrame
 
 SMALLEST_NORM = 1e-8  # guards the division where a vector is zero
 
@@ -16,12 +15,7 @@ class PairOfInputs(Encoding):
     """[CLS] s1 [SEP] and [CLS] s2 [SEP], each cut to the encoder's length on its own."""
 
     texts = 2
-
-    def inputs(self, texts: tuple[Ids, ...], special_tokens: SpecialTokens, max_length: int) -> list[tuple[Ids, Ids]]:
-        return [special_tokens.single(text, max_length) for text in texts]
-
-    def untruncated_length(self, lengths: tuple[np.ndarray, ...], special_tokens: SpecialTokens) -> np.ndarray:
-        return np.maximum(*lengths) + special_tokens.around_single
+    frames = (SingleFrame(0), SingleFrame(1))
 
 
 def cosine(u: Tensor, v: Tensor) -> Tensor:
