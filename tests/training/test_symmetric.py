@@ -30,7 +30,7 @@ from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.registry import find, parts
-from manyheads.runs.run import open_predictor
+from manyheads.runs.opening import open_predictor
 from manyheads.tasks.load import load_tasks
 from manyheads.tasks.task import Task
 from manyheads.tokens.tokenizer import SpecialTokens

@@ -11,6 +11,7 @@ import typer
 from manyheads.cli import inspect, predict, report, train
 from manyheads.cli.average import average
 from manyheads.cli.demo import demo
+from manyheads.cli.export import export
 from manyheads.cli.extend import extend
 from manyheads.cli.serve import serve
 from manyheads.cli.study import app as study_app
@@ -48,7 +49,7 @@ COMMANDS = (  # in the order of --help
     *(inspect.recipes, inspect.parts),
     *(report.conflicts, report.report),
     *(inspect.plan, inspect.check, inspect.doctor),
-    *(serve, demo),
+    *(serve, export, demo),
 )
 for command in COMMANDS:
     app.command()(command)

@@ -53,7 +53,7 @@ def evaluate(
     For example: evaluate runs/reviews --split test; evaluate runs/reviews/best new.csv --task sentiment
     """
     from manyheads.console import Reporter
-    from manyheads.runs.run import Run, is_model_folder, open_predictor
+    from manyheads.runs.opening import is_model_folder, open_predictor
 
     if files and split is not None:
         raise UserError("evaluate: give FILE or --split, not both.", code="conflicting-options")
@@ -65,6 +65,8 @@ def evaluate(
         predictor = open_predictor(run, model, imports or ())
         scores, about = predictor.evaluate(files or [], task, reporter=Reporter(quiet), **layout), predictor.about
     else:
+        from manyheads.runs.run import Run
+
         opened = Run(run, model or "best", imports or ())
         scores = opened.evaluate(files or None, cast("Split | None", split), task, Reporter(quiet), **layout)
         about = opened.about
@@ -77,7 +79,7 @@ def evaluate(
 
 
 def _check_has_data(run: Path) -> None:
-    from manyheads.runs.run import is_model_folder
+    from manyheads.runs.opening import is_model_folder
 
     if is_model_folder(run):
         reason = "a model folder has no data of its own; name a FILE, or the run folder."
@@ -147,7 +149,7 @@ def predict(
 ) -> None:
     """Predict for texts: --text, a file with the task's text columns, or lines on stdin (pairs separated by a tab)."""
     from manyheads.console import Reporter
-    from manyheads.runs.run import open_predictor
+    from manyheads.runs.opening import open_predictor
 
     if file is not None and text:
         raise UserError("predict: give a FILE or --text, not both.", code="conflicting-options")

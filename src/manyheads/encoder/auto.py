@@ -39,8 +39,8 @@ class AutoEncoder(Encoder):
         # past nn.Module's registration: the layers already belong to `model`, and would be saved twice
         object.__setattr__(self, "layers", _find_layers(model))
         self.pooler = None
-        self._takes_segments = "token_type_ids" in inspect.signature(model.forward).parameters
-        self._segments = int(getattr(model.config, "type_vocab_size", 0) or 0)
+        segments = int(getattr(model.config, "type_vocab_size", 0) or 0)
+        self.takes_segments = "token_type_ids" in inspect.signature(model.forward).parameters and segments > 1
 
     def embed(self, tokens: PackedTokens) -> Tensor:
         return self.model.get_input_embeddings()(tokens.ids)
@@ -53,7 +53,7 @@ class AutoEncoder(Encoder):
         rows = (tokens.starts[:, None] + torch.arange(longest, device=embedded.device))[real]
         padded = embedded.new_zeros((*real.shape, embedded.shape[1])).masked_scatter(real[..., None], embedded[rows])
         options: dict[str, Tensor] = {}
-        if self._takes_segments and self._segments > 1:
+        if self.takes_segments:
             options["token_type_ids"] = torch.zeros(real.shape, dtype=torch.long, device=embedded.device)
             options["token_type_ids"][real] = tokens.segments[rows]
         inner = layers != {self.depth}

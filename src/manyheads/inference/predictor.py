@@ -21,6 +21,7 @@ from manyheads.console import Reporter
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError, nearest
 from manyheads.inference.labelled_files import Files, read_labelled_files
+from manyheads.inference.onnx_folder import is_onnx_folder
 from manyheads.inference.prediction_files import describe
 from manyheads.inference.prepared import ServingBackend
 from manyheads.inference.scores import Scores, TaskScore, nothing_to_evaluate, score_rows
@@ -72,17 +73,16 @@ class Predictor:
     def open(
         cls, folder: str | Path, imports: Iterable[str | Path] = (), tokens_per_pass: int = TOKENS_PER_PASS
     ) -> Predictor:
-        """Open a model folder. `imports` are Python files of yours with parts that the model needs: they are run.
+        """Open a model folder, or an exported one. `imports` are Python files of yours with parts that the model needs:
+        they are run.
 
         Nothing inside the folder is ever run, and nothing is written.
         """
-        from manyheads.inference.torch_backend import TorchBackend
-
         folder = Path(folder)
         with _opening:
             for file in imports:
                 import_parts(Path(file).expanduser().resolve(), "imports")
-            predictor = cls(TorchBackend.open(folder, tokens_per_pass), folder)
+            predictor = cls(_open_backend(folder, tokens_per_pass), folder)
         predictor._try_out()
         return predictor
 
@@ -236,6 +236,17 @@ class Predictor:
             for name, predictions in described.items():
                 if not _is_finite(predictions):
                     raise refused(self.source, f"task '{name}' predicts what is not a number.")
+
+
+def _open_backend(folder: Path, tokens_per_pass: int) -> Backend:
+    """By what the folder holds: an exported graph, or weights."""
+    if is_onnx_folder(folder):
+        from manyheads.inference.onnx_backend import OnnxBackend
+
+        return OnnxBackend.open(folder, tokens_per_pass)
+    from manyheads.inference.torch_backend import TorchBackend
+
+    return TorchBackend.open(folder, tokens_per_pass)
 
 
 def _with_same_rows(tasks: Mapping[str, Task], examples: Mapping[str, Dataset]) -> list[list[str]]:

@@ -70,7 +70,7 @@ def guarded(file: Path, code: str = "invalid-model") -> Iterator[None]:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def check_files(folder: Path) -> None:
+def check_files(folder: Path, needed: tuple[str, ...] = NEEDED_FILES) -> None:
     """Plain files, all inside the folder, all as they were written."""
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such model folder.", code="no-such-model")
@@ -85,7 +85,7 @@ def check_files(folder: Path) -> None:
     if (folder / "adapter_config.json").exists():
         raise refused(folder / "adapter_config.json", "it names another model; a model folder holds its own.")
     sums = _check_names(folder)
-    for name in NEEDED_FILES:
+    for name in needed:
         if name not in sums:
             raise refused(folder / name, f"missing from the model folder, or from its {CHECKSUMS}.", "damaged-model")
     with guarded(folder / CHECKSUMS, "damaged-model"):

@@ -225,25 +225,6 @@ class Run:
         return self.predictor.embed(texts, normalize)
 
 
-def is_model_folder(folder: Path) -> bool:
-    """Whether it is best/ or a copy, and not a run folder."""
-    return (folder / MODEL_FILE).exists()
-
-
-def open_predictor(folder: str | Path, model: str | None = None, imports: Iterable[str | Path] = ()) -> Predictor:
-    """The predictor of a run, or of a model folder. `model`: which of a run's models, 'best' unless told."""
-    folder = Path(folder)
-    if is_model_folder(folder) or not (folder / "recipe.yaml").exists():
-        if folder.is_dir() and not is_model_folder(folder):
-            reason = f"neither a run folder (it has no recipe.yaml) nor a model folder (it has no {MODEL_FILE})."
-            raise UserError(f"{folder}: {reason}", code="not-a-run")
-        if model is not None and folder.is_dir():
-            reason = f"a model folder, of which --model {model} chooses nothing; leave it out, or name the run folder."
-            raise UserError(f"{folder}: {reason}", code="conflicting-options")
-        return Predictor.open(folder, imports)
-    return Run(folder, model or "best", imports).predictor
-
-
 def evaluate_with_progress(
     model: ManyHeads,
     data: dict[str, TaskTokens],

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyheads.errors import UserError
-from manyheads.inference.dev_examples import read_dev_examples
-from manyheads.runs.run import Run, is_model_folder, open_predictor
+from manyheads.runs.opening import is_model_folder, open_predictor
 from manyheads.serving.access import Access, ApiKeys
 from manyheads.serving.app import Service, build_app
 from manyheads.serving.limits import Limits
@@ -62,6 +61,9 @@ def _demo_examples(folder: Path) -> list[dict[str, Any]]:
     """A few dev texts of the demo, to try on the page. Other data is the user's own, and not shown to callers."""
     if is_model_folder(folder):
         return []
+    from manyheads.inference.dev_examples import read_dev_examples
+    from manyheads.runs.run import Run
+
     run = Run(folder)
     dev_examples = read_dev_examples(run.folder)
     examples: list[dict[str, Any]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyheads.encoder import Encoder
 from manyheads.parts.pooling.base import Pooling
@@ -23,5 +23,9 @@ class SharedPooler(Pooling):
         encoder.pooler.requires_grad_(True)
         self._pooler = (encoder.pooler,)  # in a tuple, because its weights are the encoder's to save
 
+    @property
+    def pooler(self) -> nn.Module:
+        return self._pooler[0]
+
     def forward(self, states: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
-        return torch.tanh(self._pooler[0](states[starts]))
+        return torch.tanh(self.pooler(states[starts]))

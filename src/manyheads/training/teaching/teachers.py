@@ -15,7 +15,7 @@ from manyheads.errors import UserError, nearest
 from manyheads.model.earlier import ABOUT_KEY
 from manyheads.model.fingerprint import model_fingerprint
 from manyheads.model.saved_tasks import read_model_file
-from manyheads.runs.run import is_model_folder
+from manyheads.runs.opening import is_model_folder
 from manyheads.storage.files import restore_folder
 from manyheads.tasks.compatibility import Fault, refuse
 from manyheads.tasks.load import TaskData

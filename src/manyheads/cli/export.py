@@ -1,0 +1,82 @@
+"""The command that exports a model for runtimes without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from manyheads.cli.options import AsJson, Imports, ModelArgument, ModelOption, Quiet
+from manyheads.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from manyheads.inference.onnx_folder import Layout, Precision
+
+FORMATS = ("onnx",)
+PRECISIONS = ("fp32", "int8", "int8-steady")
+LAYOUTS = ("packed", "padded")
+
+
+def export(
+    run: ModelArgument,
+    form: Annotated[str, typer.Option("--to", help="What it becomes: onnx.")] = "onnx",
+    precision: Annotated[
+        str, typer.Option("--precision", help="fp32, int8, or int8-steady: the same alone and in a batch.")
+    ] = "fp32",
+    layout: Annotated[
+        str, typer.Option("--layout", help="packed, or padded: for runtimes that want [batch, length].")
+    ] = "packed",
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Where to; by default RUN/exported-PRECISION.")
+    ] = None,
+    float_layers: Annotated[
+        str, typer.Option("--float-layers", help="Layers that stay in float32, counted from 1: 1,6.")
+    ] = "",
+    most_lost: Annotated[
+        float, typer.Option("--most-lost", min=0, help="Of a task's primary metric; more is refused.")
+    ] = 0.005,
+    check: Annotated[
+        list[str] | None, typer.Option("--check", help="A labelled file to check it on; by default the run's dev.")
+    ] = None,
+    check_rows: Annotated[int, typer.Option("--check-rows", min=1, help="Of each task, at most.")] = 2_000,
+    model: ModelOption = None,
+    imports: Imports = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Export a model for ONNX Runtime, and check it first; for example: manyheads export runs/demo --precision int8"""
+    from manyheads.console import Reporter, print_json, print_table
+
+    _check_choice("--to", form, FORMATS)
+    _check_choice("--precision", precision, PRECISIONS)
+    _check_choice("--layout", layout, LAYOUTS)
+    layers = _read_layers(float_layers)
+    from manyheads.export.folder import ExportSettings, as_lines
+    from manyheads.export.folder import export as export_model
+
+    settings = ExportSettings(
+        cast("Precision", precision), cast("Layout", layout), layers, most_lost=most_lost, check_rows=check_rows
+    )
+    exported = export_model(run, folder, settings, check, model, tuple(imports or ()), Reporter(quiet))
+    if as_json:
+        print_json({"folder": str(exported.folder), "tasks": {n: m.to_json() for n, m in exported.measured.items()}})
+        return
+    if exported.measured:
+        print_table(as_lines(exported.measured), False)
+    size = sum(file.stat().st_size for file in exported.folder.iterdir()) / 1e6
+    print(f"{exported.folder}: {size:.0f} MB")
+
+
+def _check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UserError(f"export: {option}: no '{value}'.{nearest(value, choices)}", code="bad-option")
+
+
+def _read_layers(text: str) -> tuple[int, ...]:
+    layers: list[int] = []
+    for part in filter(None, text.split(",")):
+        if not part.strip().isdigit():
+            raise UserError(f"export: --float-layers: expected numbers like 1,6, found '{part}'.", code="bad-option")
+        layers.append(int(part))
+    return tuple(layers)

@@ -1,0 +1,233 @@
+"""The backend that runs an exported folder with ONNX Runtime: neither torch nor transformers is imported."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from manyheads.data.dataset import Dataset
+from manyheads.errors import UserError
+from manyheads.inference.collector import ArrayCollector
+from manyheads.inference.onnx_folder import (
+    EMBEDDINGS,
+    PADDED_INPUTS,
+    OnnxFolder,
+    numbers_input,
+    output_names,
+)
+from manyheads.inference.predictor import Progress
+from manyheads.inference.prepared import Answer, Prepared, TextInput, Words
+from manyheads.inference.texts import dataset_of_texts
+from manyheads.model.folder_checks import guarded, refused
+from manyheads.storage.ragged import Column
+from manyheads.tasks.task import Task
+from manyheads.tokens.budget import split_by_tokens
+from manyheads.tokens.column import TokenColumn, tokenise_once
+from manyheads.tokens.framing import Frame, SingleFrame
+from manyheads.tokens.packing import Sequence, merge_equal
+from manyheads.tokens.tokenizer import Tokenizer
+
+Feeds = dict[str, np.ndarray]
+
+
+class OnnxBackend:
+    """An exported model and its session, which threads share."""
+
+    explains = False  # a graph has no gradients
+
+    def __init__(self, folder: OnnxFolder, session: Any, tokenizer: Tokenizer, tokens_per_pass: int) -> None:
+        description = folder.description
+        self.tasks, self.frames = folder.tasks, folder.frames
+        self.about: dict[str, Any] = {**description.about, "precision": description.precision}
+        self.max_length = description.max_length
+        self.tokens_per_pass = tokens_per_pass
+        self.width, self.padded = description.width, description.layout == "padded"
+        self.session, self.tokenizer = session, tokenizer
+
+    @classmethod
+    def open(cls, folder: Path, tokens_per_pass: int) -> OnnxBackend:
+        exported = OnnxFolder(folder)
+        with guarded(folder / "tokenizer.json"):
+            tokenizer = Tokenizer(folder)
+        session = _open_session(exported)
+        expected = {numbers_input(name) for name in exported.tasks}
+        inputs = {given.name for given in session.get_inputs()}
+        if not expected <= inputs:
+            raise refused(exported.graph_file, "its tasks are not those of onnx.json.")
+        return cls(exported, session, tokenizer, tokens_per_pass)
+
+    # --- texts of one file or list ------------------------------------------------------------------------------
+
+    def run(self, tasks: list[Task], examples: Dataset, progress: Progress) -> dict[str, Column]:
+        columns = self._tokenise(examples)
+        collectors = {task.name: ArrayCollector(len(examples)) for task in tasks}
+        inputs = [self._encoder_inputs(tasks, columns, row) for row in range(len(examples))]
+        counts = [_distinct_tokens(row_inputs) for row_inputs in inputs]
+        shortest_first = sorted(range(len(examples)), key=counts.__getitem__)
+        completed = 0
+        for rows in split_by_tokens(shortest_first, counts.__getitem__, self.tokens_per_pass):
+            by_task = {task.name: [inputs[row][task.name] for row in rows] for task in tasks}
+            for name, predicted in self._predict(by_task).items():
+                collectors[name].add(rows, predicted)
+            completed += len(rows) * len(tasks)
+            progress(completed)
+        return {name: collector.result() for name, collector in collectors.items()}
+
+    def embed(self, examples: Dataset) -> np.ndarray:
+        column = self._tokenise(examples)[0]
+        embeddings = np.empty((len(examples), self.width), dtype=np.float32)
+        frame = SingleFrame()
+        sequences = [self._frame(frame, (column[row],)) for row in range(len(examples))]
+        lengths = [len(sequence.ids) for sequence in sequences]
+        shortest_first = sorted(range(len(examples)), key=lengths.__getitem__)
+        for rows in split_by_tokens(shortest_first, lengths.__getitem__, self.tokens_per_pass):
+            embeddings[rows] = self._embed([sequences[row] for row in rows])
+        return embeddings
+
+    def _tokenise(self, examples: Dataset) -> tuple[TokenColumn, ...]:
+        return tuple(tokenise_once(column, self.tokenizer) for column in examples.texts)
+
+    def _encoder_inputs(
+        self, tasks: list[Task] | tuple[Task, ...], columns: tuple[TokenColumn, ...], row: int
+    ) -> dict[str, list[Sequence]]:
+        """Of each task the inputs of an example; of one with `both_orders` those of both, side by side."""
+        texts = tuple(column[row] for column in columns)
+        inputs: dict[str, list[Sequence]] = {}
+        framed: dict[tuple[Frame, bool], Sequence] = {}  # what tasks read alike is framed once
+        for task in tasks:
+            orders = (False, True) if task.both_orders else (False,)
+            sequences: list[Sequence] = []
+            for swapped in orders:
+                for frame in self.frames[task.name]:
+                    if (frame, swapped) not in framed:
+                        framed[frame, swapped] = self._frame(frame, texts[::-1] if swapped else texts)
+                    sequences.append(framed[frame, swapped])
+            inputs[task.name] = sequences
+        return inputs
+
+    def _frame(self, frame: Frame, texts: tuple[np.ndarray, ...]) -> Sequence:
+        return Sequence(*frame.apply(texts, self.tokenizer.special_tokens, self.max_length))
+
+    # --- inputs of many callers -----------------------------------------------------------------------------------
+
+    def prepare(self, inputs: list[TextInput]) -> list[Prepared]:
+        prepared: dict[int, Prepared] = {}
+        for text_count in (1, 2):
+            positions = [at for at, text_input in enumerate(inputs) if len(text_input.texts) == text_count]
+            if positions:
+                texts = [cast("tuple[str, str]", inputs[at].texts) for at in positions]
+                columns = self._tokenise(dataset_of_texts(texts, text_count, "the model"))
+                for row, at in enumerate(positions):
+                    prepared[at] = self._prepare_one(inputs[at], columns, row)
+        return [prepared[at] for at in range(len(inputs))]
+
+    def _prepare_one(self, text_input: TextInput, columns: tuple[TokenColumn, ...], row: int) -> Prepared:
+        special_tokens = self.tokenizer.special_tokens
+        lengths = tuple(np.array(len(column[row])) for column in columns)
+        if not text_input.tasks:
+            alone = SingleFrame()
+            sequence = self._frame(alone, (columns[0][row],))
+            truncated = bool(alone.untruncated_length(lengths, special_tokens) > self.max_length)
+            return Prepared(text_input.texts, (), sequence, len(sequence.ids), truncated)
+        truncated = False
+        for task in text_input.tasks:
+            for frame in self.frames[task.name]:
+                truncated |= bool(frame.untruncated_length(lengths, special_tokens) > self.max_length)
+        inputs = self._encoder_inputs(text_input.tasks, columns, row)
+        return Prepared(text_input.texts, text_input.tasks, inputs, _distinct_tokens(inputs), truncated)
+
+    def answer(self, prepared: list[Prepared]) -> list[Answer]:
+        positions: dict[str, list[int]] = {}
+        by_task: dict[str, list[list[Sequence]]] = {}
+        for position, one_input in enumerate(prepared):
+            for task in one_input.tasks:
+                positions.setdefault(task.name, []).append(position)
+                by_task.setdefault(task.name, []).append(one_input.encoder_inputs[task.name])
+        answers: list[Answer] = [{} for _ in prepared]
+        for name, predicted in self._predict(by_task).items():
+            task = self.tasks[name]
+            for position, described in zip(positions[name], task.kind.describe(predicted, task), strict=True):
+                answers[position][name] = described
+        return answers
+
+    def embed_prepared(self, prepared: list[Prepared]) -> np.ndarray:
+        return self._embed([one_input.encoder_inputs for one_input in prepared])
+
+    def explain(self, prepared: Prepared) -> dict[str, Words]:
+        raise UserError("an exported model has no gradients, so it cannot explain.", code="no-gradients")
+
+    # --- the graph --------------------------------------------------------------------------------------------------
+
+    def _predict(self, inputs_by_task: dict[str, list[list[Sequence]]]) -> dict[str, np.ndarray]:
+        """Of each task its examples' probabilities [examples, classes] or values [examples], calibrated."""
+        sequences: list[Sequence] = []
+        for examples in inputs_by_task.values():
+            for inputs in examples:
+                sequences += inputs
+        distinct, indices = merge_equal(sequences, everywhere=True)
+        feeds, number_of = self._lay_out(distinct)
+        numbers = number_of[np.array(indices, dtype=np.int64)]
+        end = 0
+        for name, task in self.tasks.items():
+            feeds[numbers_input(name)] = np.zeros((0, self._inputs_of_example(task)), dtype=np.int64)
+        for name, examples in inputs_by_task.items():
+            start, end = end, end + len(examples) * self._inputs_of_example(self.tasks[name])
+            feeds[numbers_input(name)] = numbers[start:end].reshape(len(examples), -1)
+        names = [output_names(self.tasks[name])[0] for name in inputs_by_task]
+        return dict(zip(inputs_by_task, self.session.run(names, feeds), strict=True))
+
+    def _embed(self, sequences: list[Sequence]) -> np.ndarray:
+        distinct, indices = merge_equal(sequences, everywhere=True)
+        feeds, number_of = self._lay_out(distinct)
+        for name, task in self.tasks.items():
+            feeds[numbers_input(name)] = np.zeros((0, self._inputs_of_example(task)), dtype=np.int64)
+        [vectors] = self.session.run([EMBEDDINGS], feeds)
+        embeddings: np.ndarray = vectors[number_of[indices]]
+        return embeddings
+
+    def _inputs_of_example(self, task: Task) -> int:
+        return len(self.frames[task.name]) * (2 if task.both_orders else 1)
+
+    def _lay_out(self, sequences: list[Sequence]) -> tuple[Feeds, np.ndarray]:
+        """The graph's inputs, and for each of the sequences its number there."""
+        lengths = np.array([len(sequence.ids) for sequence in sequences], dtype=np.int64)
+        numbers = np.arange(len(sequences))
+        if not self.padded:
+            ids = np.concatenate([sequence.ids for sequence in sequences]).astype(np.int64)
+            segments = np.concatenate([sequence.segments for sequence in sequences]).astype(np.int64)
+            return {"ids": ids, "segments": segments, "lengths": lengths}, numbers
+        real = np.arange(lengths.max()) < lengths[:, None]
+        feeds: Feeds = {name: np.zeros(real.shape, dtype=np.int64) for name in PADDED_INPUTS}
+        input_ids, mask, segments = (feeds[name] for name in PADDED_INPUTS)
+        input_ids[real] = np.concatenate([sequence.ids for sequence in sequences])
+        mask[real] = 1
+        segments[real] = np.concatenate([sequence.segments for sequence in sequences])
+        return feeds, numbers
+
+
+def _distinct_tokens(inputs: dict[str, list[Sequence]]) -> int:
+    """What tasks read alike is encoded once."""
+    lengths: dict[int, int] = {}
+    for sequences in inputs.values():
+        for sequence in sequences:
+            lengths[id(sequence)] = len(sequence.ids)
+    return sum(lengths.values())
+
+
+def _open_session(folder: OnnxFolder) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        reason = "an exported model needs onnxruntime: pip install 'manyheads[onnx]'."
+        raise UserError(f"{folder.folder}: {reason}", code="missing-extra") from None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if threads.isdigit():
+        options.intra_op_num_threads = int(threads)
+    with guarded(folder.graph_file, "damaged-model"):
+        content = folder.graph_file.read_bytes()  # not by its path: then a graph cannot name other files
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

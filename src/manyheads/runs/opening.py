@@ -1,0 +1,33 @@
+"""The predictor of whatever folder holds a model: a run, a model folder, an exported one. torch comes with those that
+need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from manyheads.errors import UserError
+from manyheads.inference.onnx_folder import DESCRIPTION_FILE, is_onnx_folder
+from manyheads.inference.predictor import Predictor
+from manyheads.model.folder_checks import MODEL_FILE
+
+
+def is_model_folder(folder: Path) -> bool:
+    """Whether it is best/, a copy of it, or an exported model, and not a run folder."""
+    return (folder / MODEL_FILE).exists() or is_onnx_folder(folder)
+
+
+def open_predictor(folder: str | Path, model: str | None = None, imports: Iterable[str | Path] = ()) -> Predictor:
+    """The predictor of a run, or of a model folder. `model`: which of a run's models, 'best' unless told."""
+    folder = Path(folder)
+    if is_model_folder(folder) or not (folder / "recipe.yaml").exists():
+        if folder.is_dir() and not is_model_folder(folder):
+            files = f"a model folder (it has no {MODEL_FILE}) nor an exported one (it has no {DESCRIPTION_FILE})"
+            raise UserError(f"{folder}: neither a run folder (it has no recipe.yaml), {files}.", code="not-a-run")
+        if model is not None and folder.is_dir():
+            reason = f"a model folder, of which --model {model} chooses nothing; leave it out, or name the run folder."
+            raise UserError(f"{folder}: {reason}", code="conflicting-options")
+        return Predictor.open(folder, imports)
+    from manyheads.runs.run import Run
+
+    return Run(folder, model or "best", imports).predictor
