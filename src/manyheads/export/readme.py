@@ -23,9 +23,7 @@ PAGE = """# {name}
 {about_inputs}
 """
 
-PACKED = (
-    """The graph reads sequences end to end, without padding: `ids`, `segments` [tokens], `lengths` [sequences]."""
-)
+PACKED = """The graph reads sequences end to end, without padding: `ids`, `segments` [tokens], `lengths` [sequences]."""
 PADDED = """The graph reads padded sequences: `input_ids`, `attention_mask`, `token_type_ids` [sequences, longest]."""
 BOTH = """
 `TASK.sequences` [examples, inputs of an example] says which sequences are a task's, by number; a task without any has 0

@@ -13,6 +13,7 @@ from manyheads.errors import UserError
 from manyheads.inference.collector import ArrayCollector
 from manyheads.inference.onnx_folder import (
     EMBEDDINGS,
+    PACKED_INPUTS,
     PADDED_INPUTS,
     OnnxFolder,
     numbers_input,
@@ -24,12 +25,13 @@ from manyheads.inference.texts import dataset_of_texts
 from manyheads.model.folder_checks import guarded, refused
 from manyheads.storage.ragged import Column
 from manyheads.tasks.task import Task
-from manyheads.tokens.budget import split_by_tokens
 from manyheads.tokens.column import TokenColumn, tokenise_once
 from manyheads.tokens.framing import Frame, SingleFrame
 from manyheads.tokens.packing import Sequence, merge_equal
 from manyheads.tokens.tokenizer import Tokenizer
 
+MOST_WASTE = 20_000  # pairs of places that attention computes in vain: what a pass of its own costs in time
+EncoderInputs = dict[str, list[Sequence]]  # of one example, by task
 Feeds = dict[str, np.ndarray]
 
 
@@ -65,10 +67,8 @@ class OnnxBackend:
         columns = self._tokenise(examples)
         collectors = {task.name: ArrayCollector(len(examples)) for task in tasks}
         inputs = [self._encoder_inputs(tasks, columns, row) for row in range(len(examples))]
-        counts = [_distinct_tokens(row_inputs) for row_inputs in inputs]
-        shortest_first = sorted(range(len(examples)), key=counts.__getitem__)
         completed = 0
-        for rows in split_by_tokens(shortest_first, counts.__getitem__, self.tokens_per_pass):
+        for rows in self._plan_passes(inputs):
             by_task = {task.name: [inputs[row][task.name] for row in rows] for task in tasks}
             for name, predicted in self._predict(by_task).items():
                 collectors[name].add(rows, predicted)
@@ -79,23 +79,42 @@ class OnnxBackend:
     def embed(self, examples: Dataset) -> np.ndarray:
         column = self._tokenise(examples)[0]
         embeddings = np.empty((len(examples), self.width), dtype=np.float32)
-        frame = SingleFrame()
-        sequences = [self._frame(frame, (column[row],)) for row in range(len(examples))]
-        lengths = [len(sequence.ids) for sequence in sequences]
-        shortest_first = sorted(range(len(examples)), key=lengths.__getitem__)
-        for rows in split_by_tokens(shortest_first, lengths.__getitem__, self.tokens_per_pass):
+        sequences = [self._frame(SingleFrame(), (column[row],)) for row in range(len(examples))]
+        for rows in self._plan_passes([{EMBEDDINGS: [sequence]} for sequence in sequences]):
             embeddings[rows] = self._embed([sequences[row] for row in rows])
         return embeddings
+
+    def _plan_passes(self, inputs: list[EncoderInputs]) -> list[list[int]]:
+        """Which examples share a pass: at most `tokens_per_pass`, the longest first, and of like length.
+
+        Attention sees a pass as [sequences, longest]: a sequence of l tokens beside one of L computes L² − l² pairs of
+        places in vain. More than `MOST_WASTE` of them cost more than another pass.
+        """
+        lengths = [_distinct_lengths(example) for example in inputs]
+        passes: list[list[int]] = []
+        tokens = waste = longest = 0
+        for row in sorted(range(len(inputs)), key=lambda row: -max(lengths[row])):
+            row_tokens = sum(lengths[row])
+            row_waste = sum(longest**2 - length**2 for length in lengths[row])
+            if not passes or tokens + row_tokens > self.tokens_per_pass or waste + row_waste > MOST_WASTE:
+                passes.append([])
+                tokens = waste = 0
+                longest = max(lengths[row])
+                row_waste = sum(longest**2 - length**2 for length in lengths[row])
+            passes[-1].append(row)
+            tokens += row_tokens
+            waste += row_waste
+        return passes
 
     def _tokenise(self, examples: Dataset) -> tuple[TokenColumn, ...]:
         return tuple(tokenise_once(column, self.tokenizer) for column in examples.texts)
 
     def _encoder_inputs(
         self, tasks: list[Task] | tuple[Task, ...], columns: tuple[TokenColumn, ...], row: int
-    ) -> dict[str, list[Sequence]]:
+    ) -> EncoderInputs:
         """Of each task the inputs of an example; of one with `both_orders` those of both, side by side."""
         texts = tuple(column[row] for column in columns)
-        inputs: dict[str, list[Sequence]] = {}
+        inputs: EncoderInputs = {}
         framed: dict[tuple[Frame, bool], Sequence] = {}  # what tasks read alike is framed once
         for task in tasks:
             orders = (False, True) if task.both_orders else (False,)
@@ -137,24 +156,28 @@ class OnnxBackend:
             for frame in self.frames[task.name]:
                 truncated |= bool(frame.untruncated_length(lengths, special_tokens) > self.max_length)
         inputs = self._encoder_inputs(text_input.tasks, columns, row)
-        return Prepared(text_input.texts, text_input.tasks, inputs, _distinct_tokens(inputs), truncated)
+        return Prepared(text_input.texts, text_input.tasks, inputs, sum(_distinct_lengths(inputs)), truncated)
 
     def answer(self, prepared: list[Prepared]) -> list[Answer]:
-        positions: dict[str, list[int]] = {}
-        by_task: dict[str, list[list[Sequence]]] = {}
-        for position, one_input in enumerate(prepared):
-            for task in one_input.tasks:
-                positions.setdefault(task.name, []).append(position)
-                by_task.setdefault(task.name, []).append(one_input.encoder_inputs[task.name])
         answers: list[Answer] = [{} for _ in prepared]
-        for name, predicted in self._predict(by_task).items():
-            task = self.tasks[name]
-            for position, described in zip(positions[name], task.kind.describe(predicted, task), strict=True):
-                answers[position][name] = described
+        for pass_positions in self._plan_passes([one_input.encoder_inputs for one_input in prepared]):
+            positions: dict[str, list[int]] = {}
+            by_task: dict[str, list[list[Sequence]]] = {}
+            for position in pass_positions:
+                for task in prepared[position].tasks:
+                    positions.setdefault(task.name, []).append(position)
+                    by_task.setdefault(task.name, []).append(prepared[position].encoder_inputs[task.name])
+            for name, predicted in self._predict(by_task).items():
+                task = self.tasks[name]
+                for position, described in zip(positions[name], task.kind.describe(predicted, task), strict=True):
+                    answers[position][name] = described
         return answers
 
     def embed_prepared(self, prepared: list[Prepared]) -> np.ndarray:
-        return self._embed([one_input.encoder_inputs for one_input in prepared])
+        embeddings = np.empty((len(prepared), self.width), dtype=np.float32)
+        for positions in self._plan_passes([{EMBEDDINGS: [text.encoder_inputs]} for text in prepared]):
+            embeddings[positions] = self._embed([prepared[position].encoder_inputs for position in positions])
+        return embeddings
 
     def explain(self, prepared: Prepared) -> dict[str, Words]:
         raise UserError("an exported model has no gradients, so it cannot explain.", code="no-gradients")
@@ -163,58 +186,57 @@ class OnnxBackend:
 
     def _predict(self, inputs_by_task: dict[str, list[list[Sequence]]]) -> dict[str, np.ndarray]:
         """Of each task its examples' probabilities [examples, classes] or values [examples], calibrated."""
+        return dict(zip(inputs_by_task, self.run_graph(inputs_by_task), strict=True))
+
+    def run_graph(self, inputs_by_task: dict[str, list[list[Sequence]]], predictions: bool = False) -> list[np.ndarray]:
+        """The graph's first output for each task, or what it predicts; equal sequences are encoded once."""
         sequences: list[Sequence] = []
         for examples in inputs_by_task.values():
             for inputs in examples:
                 sequences += inputs
         distinct, indices = merge_equal(sequences, everywhere=True)
-        feeds, number_of = self._lay_out(distinct)
-        numbers = number_of[np.array(indices, dtype=np.int64)]
+        feeds = self._lay_out(distinct)
         end = 0
-        for name, task in self.tasks.items():
-            feeds[numbers_input(name)] = np.zeros((0, self._inputs_of_example(task)), dtype=np.int64)
         for name, examples in inputs_by_task.items():
             start, end = end, end + len(examples) * self._inputs_of_example(self.tasks[name])
-            feeds[numbers_input(name)] = numbers[start:end].reshape(len(examples), -1)
-        names = [output_names(self.tasks[name])[0] for name in inputs_by_task]
-        return dict(zip(inputs_by_task, self.session.run(names, feeds), strict=True))
+            feeds[numbers_input(name)] = np.array(indices[start:end], dtype=np.int64).reshape(len(examples), -1)
+        names = [output_names(self.tasks[name])[predictions] for name in inputs_by_task]
+        outputs: list[np.ndarray] = self.session.run(names, feeds)
+        return outputs
 
     def _embed(self, sequences: list[Sequence]) -> np.ndarray:
         distinct, indices = merge_equal(sequences, everywhere=True)
-        feeds, number_of = self._lay_out(distinct)
-        for name, task in self.tasks.items():
-            feeds[numbers_input(name)] = np.zeros((0, self._inputs_of_example(task)), dtype=np.int64)
-        [vectors] = self.session.run([EMBEDDINGS], feeds)
-        embeddings: np.ndarray = vectors[number_of[indices]]
+        [vectors] = self.session.run([EMBEDDINGS], self._lay_out(distinct))
+        embeddings: np.ndarray = vectors[indices]
         return embeddings
 
     def _inputs_of_example(self, task: Task) -> int:
         return len(self.frames[task.name]) * (2 if task.both_orders else 1)
 
-    def _lay_out(self, sequences: list[Sequence]) -> tuple[Feeds, np.ndarray]:
-        """The graph's inputs, and for each of the sequences its number there."""
+    def _lay_out(self, sequences: list[Sequence]) -> Feeds:
+        """The graph's inputs for these sequences, and no examples of any task."""
+        feeds: Feeds = {}
+        for name, task in self.tasks.items():
+            feeds[numbers_input(name)] = np.zeros((0, self._inputs_of_example(task)), dtype=np.int64)
         lengths = np.array([len(sequence.ids) for sequence in sequences], dtype=np.int64)
-        numbers = np.arange(len(sequences))
+        ids = np.concatenate([sequence.ids for sequence in sequences]).astype(np.int64)
+        segments = np.concatenate([sequence.segments for sequence in sequences]).astype(np.int64)
         if not self.padded:
-            ids = np.concatenate([sequence.ids for sequence in sequences]).astype(np.int64)
-            segments = np.concatenate([sequence.segments for sequence in sequences]).astype(np.int64)
-            return {"ids": ids, "segments": segments, "lengths": lengths}, numbers
+            return feeds | dict(zip(PACKED_INPUTS, (ids, segments, lengths), strict=True))
         real = np.arange(lengths.max()) < lengths[:, None]
-        feeds: Feeds = {name: np.zeros(real.shape, dtype=np.int64) for name in PADDED_INPUTS}
-        input_ids, mask, segments = (feeds[name] for name in PADDED_INPUTS)
-        input_ids[real] = np.concatenate([sequence.ids for sequence in sequences])
-        mask[real] = 1
-        segments[real] = np.concatenate([sequence.segments for sequence in sequences])
-        return feeds, numbers
+        for name, values in zip(PADDED_INPUTS, (ids, 1, segments), strict=True):
+            feeds[name] = np.zeros(real.shape, dtype=np.int64)
+            feeds[name][real] = values
+        return feeds
 
 
-def _distinct_tokens(inputs: dict[str, list[Sequence]]) -> int:
-    """What tasks read alike is encoded once."""
+def _distinct_lengths(inputs: EncoderInputs) -> list[int]:
+    """Of the sequences of an example; what tasks read alike is encoded once."""
     lengths: dict[int, int] = {}
     for sequences in inputs.values():
         for sequence in sequences:
             lengths[id(sequence)] = len(sequence.ids)
-    return sum(lengths.values())
+    return list(lengths.values())
 
 
 def _open_session(folder: OnnxFolder) -> Any:
