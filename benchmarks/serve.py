@@ -28,7 +28,7 @@ from serve_models import model_folder
 from serve_process import ONE_THREAD
 from serve_same import compare_answers
 from serve_stress import overload, soak
-from serve_subjects import EIGHT_HEADS, EMBEDDINGS, ONE_HEAD, Subject, check_embeddings, start_subjects
+from serve_subjects import EIGHT_HEADS, EMBEDDINGS, EXPORTED, ONE_HEAD, Subject, check_embeddings, start_subjects
 from serve_tables import Turns, levels_table, summaries
 from side_by_side import machine
 
@@ -74,7 +74,8 @@ def measure(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict
     started = start_subjects(folder, with_peers, options.queue_tokens, stack)
     check_embeddings(started.subjects, texts)
     by_name = {subject.name: subject for subject in started.subjects}
-    one, eight = by_name[ONE_HEAD], by_name[EIGHT_HEADS]
+    prefix = EXPORTED if options.exported else ""
+    one, eight = by_name[prefix + ONE_HEAD], by_name[prefix + EIGHT_HEADS]
     if wants_levels:
         turns = measure_levels(started.subjects, texts, options)
         show(levels_table(turns, EMBEDDINGS, options.clients, started.missing))
@@ -82,13 +83,13 @@ def measure(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict
         show([f"{name} is not installed: {reason}" for name, reason in started.missing.items()])
         content |= {"levels": summaries(turns), "missing": started.missing, "versions": started.versions}
     if options.only in (None, "aims"):
-        bench = AimsBench(one, eight, model_folder(folder, 1), texts)
+        bench = AimsBench(one, eight, model_folder(folder, 1, options.exported), texts)
         aims = bench.measure(options.turns, options.seconds, options.warm_up)
         bench.stop()
         show(aims_table(aims))
         content["aims"] = aims
     if options.same:
-        lines, content["same"] = compare_answers(eight, model_folder(folder, 8), texts, options.same)
+        lines, content["same"] = compare_answers(eight, model_folder(folder, 8, options.exported), texts, options.same)
         show(lines)
     if options.overload:
         lines, content["overload"] = overload(one, texts, options.overload)
@@ -113,6 +114,7 @@ def main() -> None:
     given.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32, 128])
     given.add_argument("--texts", type=int, default=2000, help="different sentences, at most")
     given.add_argument("--only", choices=("levels", "aims", "none"), help="one of the two tables, or neither")
+    given.add_argument("--exported", action="store_true", help="all but the table of levels with exported models")
     given.add_argument("--no-peers", action="store_true", help="without Infinity and LitServe")
     given.add_argument("--same", type=int, metavar="REQUESTS", help="are answers under load those of predict?")
     given.add_argument("--overload", type=float, metavar="SECONDS", help="three times what the server can do")

@@ -9,6 +9,7 @@ from manyheads.config.recipe import EncoderSettings
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
 from manyheads.encoder import load_encoder
+from manyheads.export.folder import export
 from manyheads.model.folder import save_model
 from manyheads.model.multitask import ManyHeads
 from manyheads.tasks.task import Task
@@ -17,19 +18,28 @@ from manyheads.tokens.tokenizer import Tokenizer
 CLASSES = ("1", "2", "3", "4", "5")
 
 
-def model_folder(folder: Path, heads: int) -> Path:
-    return folder / f"heads{heads}"
+def model_folder(folder: Path, heads: int, exported: bool = False) -> Path:
+    """A model with so many heads, or its graph; made where it is not there."""
+    model = folder / f"heads{heads}"
+    if not model.exists():
+        save_untrained(model, heads)
+    if not exported:
+        return model
+    graph = folder / f"heads{heads}-exported"
+    if not graph.exists():
+        export(model, graph)
+    return graph
 
 
 def save_untrained(folder: Path, heads: int) -> None:
-    """A model with so many heads of five classes on the default encoder."""
+    """So many heads of five classes on the default encoder."""
     tasks: dict[str, Task] = {}
     for number in range(heads):
         tasks[f"task{number}"] = _task(f"task{number}")
     loaded = load_encoder(EncoderSettings())
     encoder_folder = loaded.found.folder
     model = ManyHeads(loaded.encoder, tasks, Tokenizer(encoder_folder), None, seed=0)
-    save_model(model_folder(folder, heads), model, encoder_folder, {"run": "benchmark", "step": 0})
+    save_model(folder, model, encoder_folder, {"run": "benchmark", "step": 0})
 
 
 def _task(name: str) -> Task:

@@ -13,12 +13,13 @@ import numpy as np
 
 from manyheads.encoder.loading import locate
 from serve_load import Load, Measured, run_load
-from serve_models import model_folder, save_untrained
+from serve_models import model_folder
 from serve_peers import PEERS, NotInstalled
 from serve_process import ServerProcess
 
 ENCODER = "all-MiniLM-L6-v2"
-EMBEDDINGS, ONE_HEAD, EIGHT_HEADS = "manyheads embeddings", "manyheads, one head", "manyheads, eight heads"
+EMBEDDINGS, ONE_HEAD, EIGHT_HEADS = "manyheads, embeddings", "manyheads, one head", "manyheads, eight heads"
+EXPORTED = "exported: "  # begins the names of those that serve the same models as graphs
 EMBEDDINGS_PATH, PREDICT_PATH = "/v1/embeddings", "/v1/predict"
 COMPARED_TEXTS = 8
 SAME = 0.999  # cosine of embeddings that count as the same
@@ -57,11 +58,13 @@ class Started:
 
 def start_subjects(folder: Path, with_peers: bool, queue_tokens: int, stack: ExitStack) -> Started:
     """`stack` stops them in the end."""
-    one, eight = _start_ours(folder, 1, queue_tokens, stack), _start_ours(folder, 8, queue_tokens, stack)
     started = Started()
-    started.subjects.append(Subject(EMBEDDINGS, one, EMBEDDINGS_PATH, "input"))
-    started.subjects.append(Subject(ONE_HEAD, one, PREDICT_PATH, "inputs"))
-    started.subjects.append(Subject(EIGHT_HEADS, eight, PREDICT_PATH, "inputs"))
+    for prefix, exported in (("", False), (EXPORTED, True)):
+        one = _start_ours(model_folder(folder, 1, exported), queue_tokens, stack)
+        eight = _start_ours(model_folder(folder, 8, exported), queue_tokens, stack)
+        started.subjects.append(Subject(prefix + EMBEDDINGS, one, EMBEDDINGS_PATH, "input"))
+        started.subjects.append(Subject(prefix + ONE_HEAD, one, PREDICT_PATH, "inputs"))
+        started.subjects.append(Subject(prefix + EIGHT_HEADS, eight, PREDICT_PATH, "inputs"))
     for peer in PEERS if with_peers else ():
         try:
             peer.install()
@@ -74,12 +77,10 @@ def start_subjects(folder: Path, with_peers: bool, queue_tokens: int, stack: Exi
     return started
 
 
-def _start_ours(folder: Path, heads: int, queue_tokens: int, stack: ExitStack) -> ServerProcess:
-    save_untrained(folder, heads)
-    model = model_folder(folder, heads)
+def _start_ours(model: Path, queue_tokens: int, stack: ExitStack) -> ServerProcess:
     command = [sys.executable, "-m", "manyheads", "serve", str(model), "--port", "PORT"]
     return _start(
-        [*command, "--queue-tokens", str(queue_tokens)], "/v2/health/ready", folder / f"{model.name}.log", stack
+        [*command, "--queue-tokens", str(queue_tokens)], "/v2/health/ready", model.parent / f"{model.name}.log", stack
     )
 
 

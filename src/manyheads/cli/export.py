@@ -13,14 +13,19 @@ from manyheads.errors import UserError, nearest
 if TYPE_CHECKING:
     from manyheads.inference.onnx_folder import Layout, Precision
 
-FORMATS = ("onnx",)
+FORMS = ("onnx", "transformers", "cross-encoder", "sentence-transformers")
 PRECISIONS = ("fp32", "int8", "int8-steady")
 LAYOUTS = ("packed", "padded")
 
 
 def export(
     run: ModelArgument,
-    form: Annotated[str, typer.Option("--to", help="What it becomes: onnx.")] = "onnx",
+    form: Annotated[
+        str, typer.Option("--to", help="onnx, transformers, cross-encoder, sentence-transformers.")
+    ] = "onnx",
+    task: Annotated[
+        str | None, typer.Option("--task", "-t", help="Whose head, of transformers and cross-encoder.")
+    ] = None,
     precision: Annotated[
         str, typer.Option("--precision", help="fp32, int8, or int8-steady: the same alone and in a batch.")
     ] = "fp32",
@@ -48,10 +53,13 @@ def export(
     """Export a model for ONNX Runtime, and check it first; for example: manyheads export runs/demo --precision int8"""
     from manyheads.console import Reporter, print_json, print_table
 
-    _check_choice("--to", form, FORMATS)
+    _check_choice("--to", form, FORMS)
     _check_choice("--precision", precision, PRECISIONS)
     _check_choice("--layout", layout, LAYOUTS)
     layers = _read_layers(float_layers)
+    if form != "onnx":
+        print(_export_form(run, form, folder, task, model, tuple(imports or ())))
+        return
     from manyheads.export.folder import ExportSettings, as_lines
     from manyheads.export.folder import export as export_model
 
@@ -66,6 +74,18 @@ def export(
         print_table(as_lines(exported.measured), False)
     size = sum(file.stat().st_size for file in exported.folder.iterdir()) / 1e6
     print(f"{exported.folder}: {size:.0f} MB")
+
+
+def _export_form(
+    run: Path, form: str, folder: Path | None, task: str | None, model: str | None, imports: tuple[Path, ...]
+) -> Path:
+    from manyheads.export.folder import default_folder, model_folder_of
+    from manyheads.export.others import Form, export_form
+
+    name = form if task is None else f"{form}-{task}"
+    return export_form(
+        model_folder_of(run, model), folder or default_folder(run, name), cast("Form", form), task, imports
+    )
 
 
 def _check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:

@@ -70,9 +70,9 @@ def export(
     _check_extra()
     for file in imports:
         import_parts(Path(file).expanduser().resolve(), "imports")
-    model_folder = source if is_model_folder(source) else source / (model or "best")
+    model_folder = model_folder_of(source, model)
     backend = _original(source, model)
-    target = Path(to) if to is not None else default_folder(source, settings)
+    target = Path(to) if to is not None else default_folder(source, _name(settings))
     examples = _examples(source, backend, files, settings)
     if settings.precision != "fp32" and not examples:
         reason = "int8 is checked on labelled examples, and a model folder has none"
@@ -101,11 +101,20 @@ def export(
     return Exported(target, measured)
 
 
-def default_folder(source: Path, settings: ExportSettings) -> Path:
-    name = f"exported-{settings.precision}"
-    if settings.layout == "padded":
-        name += "-padded"
-    return source.parent / f"{source.name}-{name}" if is_model_folder(source) else source / name
+def model_folder_of(source: Path, model: str | None) -> Path:
+    """A model folder itself, or that of a run."""
+    return source if is_model_folder(source) else source / (model or "best")
+
+
+def default_folder(source: Path, name: str) -> Path:
+    """In a run's folder, or beside a model folder."""
+    if is_model_folder(source):
+        return source.parent / f"{source.name}-exported-{name}"
+    return source / f"exported-{name}"
+
+
+def _name(settings: ExportSettings) -> str:
+    return f"{settings.precision}-padded" if settings.layout == "padded" else settings.precision
 
 
 def _check_extra() -> None:
