@@ -9,7 +9,7 @@ from manyheads.config.recipe import EncoderSettings
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
 from manyheads.encoder import load_encoder
-from manyheads.export.folder import export
+from manyheads.exporting.folder import export
 from manyheads.model.folder import save_model
 from manyheads.model.multitask import ManyHeads
 from manyheads.tasks.task import Task

@@ -24,6 +24,7 @@ _PUBLIC = {
     "extend": "manyheads.training.loop",
     "average": "manyheads.training.soup",
     "distill": "manyheads.distilling.distill",
+    "export": "manyheads.exporting.folder",
     "Predictor": "manyheads.inference.predictor",
     "Run": "manyheads.runs.run",
     "create_app": "manyheads.runs.served",
@@ -41,6 +42,7 @@ __all__ = [
     "average",
     "create_app",
     "distill",
+    "export",
     "extend",
     "load_recipe",
     "parts",
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from manyheads.config.recipe import Recipe
     from manyheads.distilling.distill import distill
     from manyheads.errors import UserError
+    from manyheads.exporting.folder import export
     from manyheads.inference.predictor import Predictor
     from manyheads.model.multitask import ManyHeads
     from manyheads.registry import parts, register

@@ -60,8 +60,8 @@ def export(
     if form != "onnx":
         print(_export_form(run, form, folder, task, model, tuple(imports or ())))
         return
-    from manyheads.export.folder import ExportSettings, as_lines
-    from manyheads.export.folder import export as export_model
+    from manyheads.exporting.folder import ExportSettings, as_lines
+    from manyheads.exporting.folder import export as export_model
 
     settings = ExportSettings(
         cast("Precision", precision), cast("Layout", layout), layers, most_lost=most_lost, check_rows=check_rows
@@ -79,8 +79,8 @@ def export(
 def _export_form(
     run: Path, form: str, folder: Path | None, task: str | None, model: str | None, imports: tuple[Path, ...]
 ) -> Path:
-    from manyheads.export.folder import default_folder, model_folder_of
-    from manyheads.export.others import Form, export_form
+    from manyheads.exporting.folder import default_folder, model_folder_of
+    from manyheads.exporting.others import Form, export_form
 
     name = form if task is None else f"{form}-{task}"
     return export_form(

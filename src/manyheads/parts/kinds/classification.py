@@ -27,6 +27,7 @@ class Classification(KindWithClasses):
     name = "classification"
     called = "a classification"
     label_type: ClassVar[LabelType] = "class"
+    problem_type: ClassVar[str | None] = "single_label_classification"
     figures: ClassVar[tuple[str, ...]] = ("confusion", "calibration", "per-class")
     calibration_metrics: ClassVar[tuple[str, ...]] = ("calibration-error",)
 

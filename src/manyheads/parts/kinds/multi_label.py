@@ -29,6 +29,7 @@ class MultiLabel(KindWithClasses):
     name = "multi-label"
     called = "a multi-label classification"
     label_type: ClassVar[LabelType] = "class set"
+    problem_type: ClassVar[str | None] = "multi_label_classification"
     label_columns = True
     exclusive = False
     least_classes = 1

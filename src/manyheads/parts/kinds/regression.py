@@ -26,6 +26,7 @@ class Regression(Kind):
     name = "regression"
     called = "a regression"
     label_type: ClassVar[LabelType] = "number"
+    problem_type: ClassVar[str | None] = "regression"
     has_range = True
     needs_labels = False
     has_classes = False

@@ -19,8 +19,8 @@ from building import CLASSES, NUMBERS, SIDES, TWO, a_task, toy_model
 from command import manyheads
 from conftest import made_once, toy_settings, write_toy_data
 from manyheads import Predictor, UserError, load_recipe, train
-from manyheads.export.check import Measured, refuse_losses
-from manyheads.export.folder import ExportSettings, as_lines, export
+from manyheads.exporting.check import Measured, refuse_losses
+from manyheads.exporting.folder import ExportSettings, as_lines, export
 from manyheads.inference.onnx_backend import MOST_WASTE, OnnxBackend
 from manyheads.model.folder import save_model
 from manyheads.tokens.packing import Sequence

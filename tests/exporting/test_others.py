@@ -14,7 +14,7 @@ from building import CLASSES, MULTI, NUMBERS, SIDES, TWO, a_task, toy_model
 from command import manyheads
 from conftest import made_once
 from manyheads import Predictor, UserError
-from manyheads.export.others import export_form
+from manyheads.exporting.others import export_form
 from manyheads.model.folder import save_model
 from manyheads.tasks.task import Task
 

@@ -20,8 +20,8 @@ from manyheads.config.plugins import import_parts
 from manyheads.encoder.bert import Bert
 from manyheads.encoder.hf_names import to_hugging_face
 from manyheads.errors import UserError, nearest
-from manyheads.export.chain import Chain, Step, as_two_classes, chain_of
-from manyheads.export.graph import cannot_export
+from manyheads.exporting.chain import Chain, Step, as_two_classes, chain_of
+from manyheads.exporting.graph import cannot_export
 from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.folder import TOKENIZER_FILES
 from manyheads.model.multitask import ManyHeads
@@ -112,12 +112,9 @@ def _write_transformers(folder: Path, model: ManyHeads, task: Task) -> None:
 
 def _labels(task: Task, chain: Chain) -> dict[str, Any]:
     """What config.json says of a task's scores."""
-    if chain.scores == "value":
-        return {"problem_type": "regression", "num_labels": 1, "id2label": {"0": task.name}, "label2id": {task.name: 0}}
-    names = task.labels.names
-    problem = "multi_label_classification" if chain.scores == "labels" else "single_label_classification"
+    names = (task.name,) if chain.scores == "value" else task.labels.names
     labels: dict[str, Any] = {
-        "problem_type": problem,
+        "problem_type": task.kind.problem_type,
         "id2label": {str(index): name for index, name in enumerate(names)},
         "label2id": {name: index for index, name in enumerate(names)},
     }

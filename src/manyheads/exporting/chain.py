@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.encoder.bert import Bert
-from manyheads.export.graph import POSITIONS, Position, cannot_export
+from manyheads.exporting.graph import POSITIONS, Position, cannot_export
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.heads import Hidden, Linear, Mlp
 from manyheads.parts.losses.base import Loss

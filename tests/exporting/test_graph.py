@@ -15,7 +15,7 @@ from manyheads import Predictor, UserError
 from manyheads.config.part import PartConfig
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
-from manyheads.export.folder import ExportSettings, export
+from manyheads.exporting.folder import ExportSettings, export
 from manyheads.inference.onnx_backend import OnnxBackend
 from manyheads.inference.prepared import TextInput
 from manyheads.model.folder import save_model

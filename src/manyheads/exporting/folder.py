@@ -15,10 +15,10 @@ from manyheads.config.plugins import import_parts
 from manyheads.console import Reporter
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError
-from manyheads.export.check import Measured, check_same, measure_precisions, refuse_losses
-from manyheads.export.onnx_file import to_onnx
-from manyheads.export.quantise import quantise
-from manyheads.export.readme import usage
+from manyheads.exporting.check import Measured, check_same, measure_precisions, refuse_losses
+from manyheads.exporting.onnx_file import to_onnx
+from manyheads.exporting.quantise import quantise
+from manyheads.exporting.readme import usage
 from manyheads.inference.labelled_files import read_labelled_files
 from manyheads.inference.onnx_backend import OnnxBackend
 from manyheads.inference.onnx_folder import GRAPH_FILE, Description, Layout, Precision, frames_of, write_description

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.export.graph import ModelGraph, PackedGraph, PaddedGraph, cannot_export
+from manyheads.exporting.graph import ModelGraph, PackedGraph, PaddedGraph, cannot_export
 from manyheads.inference.onnx_folder import PACKED_INPUTS, PADDED_INPUTS, Layout, numbers_input, output_names
 from manyheads.model.multitask import ManyHeads
 
