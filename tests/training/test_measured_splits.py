@@ -202,3 +202,29 @@ def test_the_overall_test_score_is_of_all_tasks(
     test = json.loads((run.folder / "metrics.json").read_text())["test"]
     accuracy, pearson = test["metrics"]["mood"]["accuracy"], test["metrics"]["near"]["pearson"]
     assert test["overall"] == pytest.approx((accuracy + (1 + pearson) / 2) / 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_an_evaluation_just_made_is_not_repeated(
+    toy_recipe: ToyRecipe, calibrate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where best/ was chosen on all of dev, its predictions are known; the figures are those of predicting again."""
+    settings = {"select": None, "calibrate": calibrate}
+
+    def repeat(*given: Any) -> None:
+        raise AssertionError("dev is predicted once more")
+
+    monkeypatch.setattr("manyheads.training.finish.evaluate_with_progress", repeat)
+    run = train(load_recipe(toy_recipe(evaluate={"select": None, "calibrate": calibrate})), quiet=True)
+    assert run.metrics["dev"]["metrics"] == run.evaluate(split="dev").metrics
+    kept = load_file(run.folder / "dev.safetensors")
+    for name, scores in run.evaluate(split="dev").tasks.items():
+        assert np.array_equal(kept[f"{name}.predictions"].numpy(), scores.predictions), name
+
+
+@pytest.mark.slow
+def test_where_dev_was_measured_in_part_it_is_predicted_whole(toy_recipe: ToyRecipe) -> None:
+    run = train(load_recipe(toy_recipe(evaluate={"select": None, "max_examples": 2})), quiet=True)
+    assert run.metrics["dev"]["examples"] == run.evaluate(split="dev").examples
+    assert max(evaluations(run)[-1]["examples"].values()) == 2

@@ -44,7 +44,8 @@ def evaluate_model(
     progress: Callable[[int], None] = lambda completed: None,
     fit: bool = False,
 ) -> tuple[Evaluation, dict[str, Column]]:
-    """Evaluate every task on its labelled rows, or on some of them; also returns the predictions.
+    """Evaluate every task on its labelled rows, or on some of them; also returns the predictions as the tasks of `data`
+    say, which know no calibration but their own.
 
     `fit`: calibrate the tasks on these rows first, and measure what they then predict.
     """
@@ -56,9 +57,8 @@ def evaluate_model(
     for name, split in data.items():
         fitted[name] = fit_calibration(split.task, predictions[name], split.labels_of(chosen[name]))
     calibrated_data = with_calibration(data, fitted)
-    for name, split in calibrated_data.items():
-        predictions[name] = calibrate(split.task, predictions[name])
-    evaluation = measure(calibrated_data, chosen, predictions, settings)
+    calibrated = {name: calibrate(split.task, predictions[name]) for name, split in calibrated_data.items()}
+    evaluation = measure(calibrated_data, chosen, calibrated, settings)
     return replace(evaluation, calibration=fitted), predictions
 
 

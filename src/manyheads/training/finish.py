@@ -26,12 +26,46 @@ from manyheads.tasks.task import Task
 from manyheads.training.datasets import Datasets, of_model
 
 
+class DevPredictions:
+    """What best/ predicted when it was evaluated on dev: where that was all of dev, it need not predict again."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, Column] | None = None
+        self._of_best: dict[str, Column] | None = None
+
+    def note(self, predictions: dict[str, Column]) -> None:
+        """Those of the evaluation that was just made."""
+        self._latest = predictions
+
+    def keep(self, are_of_best: bool) -> None:
+        """best/ was written; `are_of_best`: of the weights that were evaluated last."""
+        self._of_best = self._latest if are_of_best else None
+
+    def of_best(self, datasets: Datasets) -> dict[str, Column] | None:
+        """None where dev was not looked at, or in part; where states were cached, which round otherwise; and in a
+        resumed run until best/ is beaten."""
+        if self._of_best is None or not datasets.selects_on_dev:
+            return None
+        for name, data in datasets.dev.items():
+            if data.frozen is not None or len(self._of_best[name]) != len(data.examples.labelled_rows):
+                return None
+        return self._of_best
+
+
 def predict_dev(
-    model: ManyHeads, folder: Path, datasets: Datasets, recipe: Recipe, reporter: Reporter
+    model: ManyHeads,
+    folder: Path,
+    datasets: Datasets,
+    recipe: Recipe,
+    reporter: Reporter,
+    own_predictions: dict[str, Column] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Write the model's predictions of all of dev; return its metrics, and what its calibration did to them."""
-    # the datasets' tasks are not calibrated: these are the model's own predictions
-    evaluation, own_predictions = evaluate_with_progress(model, datasets.dev, recipe, reporter)
+    """Write the model's predictions of all of dev; return its metrics, and what its calibration did to them.
+
+    `own_predictions`: before calibration, where they are known already.
+    """
+    if own_predictions is None:  # the datasets' tasks are not calibrated
+        _, own_predictions = evaluate_with_progress(model, datasets.dev, recipe, reporter)
     dev = of_model(datasets.dev, model)
     rows: dict[str, np.ndarray] = {}
     predictions: dict[str, Column] = {}
@@ -49,9 +83,7 @@ def predict_dev(
             }
     write_dev_predictions(folder / "dev.safetensors", dev, predictions)
     write_dev_examples(folder, dev)
-    if calibrations:
-        evaluation = measure(dev, rows, predictions, recipe.evaluate)
-    return evaluation.to_json(), calibrations
+    return measure(dev, rows, predictions, recipe.evaluate).to_json(), calibrations
 
 
 def _fitted_values(task: Task) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from manyheads.training.best_models import AVERAGED, OVERALL, RAW, BestModels, d
 from manyheads.training.conflicts import ConflictMeter, Measured
 from manyheads.training.datasets import batches_of
 from manyheads.training.extension import earlier_fingerprint
-from manyheads.training.finish import figures_before_training, predict_dev, predict_test
+from manyheads.training.finish import DevPredictions, figures_before_training, predict_dev, predict_test
 from manyheads.training.frozen_cache import FrozenCache
 from manyheads.training.gradients.backward import Step
 from manyheads.training.gradients.non_finite import NonFiniteLoss, not_finite_error
@@ -76,6 +76,7 @@ class Trainer:
             setup.backward, setup.datasets.train, schedule.batch_sizes, recipe.training.conflicts, recipe.seed
         )
         self.averaging = build_averaging(recipe, model, folder)
+        self.dev_predictions = DevPredictions()
         self.state = TrainingState(
             {
                 "data": DataUnchanged(folder, {**self.data_fingerprints, **earlier_fingerprint(model)}),
@@ -260,6 +261,8 @@ class Trainer:
             if self.averaging:
                 applied = self.averaging.candidate(weights)
             with applied as about_weights:
+                if OVERALL in names:
+                    self.dev_predictions.keep(weights == RAW and not self.averaging)
                 about = {**self._about(evaluation), **about_weights}
                 save_best(self.folder, names, self.model, self.setup.encoder_folder, about, evaluation.calibration)
 
@@ -274,7 +277,11 @@ class Trainer:
         calibration: dict[str, Calibration] = {}
         if processes.main:
             evaluated = {name: data[name] for name in rows}
-            evaluation, _ = evaluate_with_progress(self.model, evaluated, self.recipe, self.setup.reporter, rows, fit)
+            evaluation, predictions = evaluate_with_progress(
+                self.model, evaluated, self.recipe, self.setup.reporter, rows, fit
+            )
+            if data is self.datasets.selection:
+                self.dev_predictions.note(predictions)
             content, calibration = evaluation.to_json(), evaluation.calibration
         return Evaluation(**processes.tell(content), calibration=calibration)
 
@@ -362,7 +369,8 @@ class Trainer:
         run = Run(self.folder)
         self.cache.close()  # which is of the last phase's encoder
         model = run.model.to(self.setup.accelerator.device)
-        dev, calibration = predict_dev(model, self.folder, self.datasets, self.recipe, reporter)
+        own_predictions = self.dev_predictions.of_best(self.datasets)
+        dev, calibration = predict_dev(model, self.folder, self.datasets, self.recipe, reporter, own_predictions)
         test = predict_test(model, self.folder, self.datasets, self.recipe, reporter)
         metrics = {"dev": dev, "model": run.about, **self._training_metrics()}
         if calibration:
