@@ -12,7 +12,7 @@ import pytest
 from command import check_refused, manyheads
 from manyheads import load_recipe
 from manyheads.checks.check import check_data
-from manyheads.checks.findings import Finding
+from manyheads.checks.findings import Finding, format_findings
 
 MOODS = ["bad", "good"]
 NO_ENCODER = "no-such-encoder"  # data is checked without one, but for lengths
@@ -224,6 +224,29 @@ def test_classes_that_are_several_are_found(tmp_path: Path, toy_encoder: Path) -
     assert finding.examples == ("'joy|love'",)
     several = check(write(tmp_path, toy_encoder, train, kind="multi-label", separator="|"))
     assert ("train", "joined-classes") not in several
+
+
+def test_a_column_of_texts_is_no_label(tmp_path: Path, toy_encoder: Path) -> None:
+    found = check(write(tmp_path, toy_encoder, labelled("train", {f"question {number}": 1 for number in range(40)})))
+    assert found["train", "single-rows"].severity == "warning"
+    assert "40 of 40 classes" in found["train", "single-rows"].message
+    few = check(
+        write(tmp_path, toy_encoder, labelled("train", {f"class {number}": 3 for number in range(40)} | {"a": 1}))
+    )
+    assert ("train", "single-rows") not in few
+
+
+def test_tasks_that_share_rows_share_what_was_found_of_them() -> None:
+    """Paths are shown from the data's folder on; examples of notes only where they are asked for."""
+    findings: list[Finding] = []
+    for task in ("coarse", "fine"):
+        findings.append(Finding(task, "train", "repeated", "warning", 2, 9, "2 repeat.", ("/data/a.csv:3: «x»",)))
+        findings.append(Finding(task, "train", "balance", "note", 9, 9, f"Labels of {task}.", ("'a' 9",)))
+    lines = format_findings(findings, Path("/data")).splitlines()
+    assert lines[:3] == ["coarse, fine", "  warning  2 repeat.", "             a.csv:3: «x»"]
+    assert "'a' 9" not in "\n".join(lines)
+    assert lines[-1] == "0 errors, 2 warnings, 2 notes"
+    assert format_findings(findings, notes=True).count("'a' 9") == 2
 
 
 def test_class_balance(tmp_path: Path, toy_encoder: Path) -> None:

@@ -210,7 +210,6 @@ def test_an_evaluation_just_made_is_not_repeated(
     toy_recipe: ToyRecipe, calibrate: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where best/ was chosen on all of dev, its predictions are known; the figures are those of predicting again."""
-    settings = {"select": None, "calibrate": calibrate}
 
     def repeat(*given: Any) -> None:
         raise AssertionError("dev is predicted once more")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Literal
 
 Severity = Literal["error", "warning", "note"]  # error: training would stop
@@ -49,21 +51,31 @@ def count_finding(
     return [Finding(task, split, kind, severity, count, total, message, tuple(islice(examples, SHOWN_EXAMPLES)))]
 
 
-def format_findings(findings: list[Finding]) -> str:
-    """For people: a heading per task, its findings, and how many there are of each severity."""
-    by_task: dict[str, list[Finding]] = {}
+def format_findings(findings: list[Finding], root: Path | None = None, notes: bool = False) -> str:
+    """For people: a heading for each task, or for tasks with the same findings, and what was found of them.
+
+    Paths are shown from `root` on. Of notes there is a line each, with examples only if `notes` asks for them.
+    """
+    tasks_of: dict[Finding, list[str]] = {}  # a finding without its task → the tasks that have it: they share rows
     for finding in findings:
-        by_task.setdefault(finding.task, []).append(finding)
+        tasks_of.setdefault(replace(finding, task=""), []).append(finding.task)
+    by_heading: dict[str, list[Finding]] = {}
+    for finding, tasks in tasks_of.items():
+        by_heading.setdefault(", ".join(tasks) or "the recipe", []).append(finding)
     lines: list[str] = []
-    for task, task_findings in by_task.items():
-        lines.append(task or "the recipe")
-        for finding in task_findings:
-            lines.append(f"  {finding.severity:<8} {finding.message}")
-            for example in finding.examples:
-                lines.append(f"             {example}")
+    for heading, headed_findings in by_heading.items():
+        lines.append(heading)
+        for finding in headed_findings:
+            lines.append(f"  {finding.severity:<8} {_from_root(finding.message, root)}")
+            if notes or finding.severity != "note":
+                lines += [f"             {_from_root(example, root)}" for example in finding.examples]
         lines.append("")
     lines.append(_summary(findings))
     return "\n".join(lines)
+
+
+def _from_root(text: str, root: Path | None) -> str:
+    return text if root is None else text.replace(f"{root}{os.sep}", "")
 
 
 def _summary(findings: list[Finding]) -> str:

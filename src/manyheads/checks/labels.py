@@ -18,6 +18,7 @@ SHOWN_CLASSES = 12
 SHOWN_ENDS = 5  # of more classes so many of the smallest, and of the largest
 SHOWN_CHANGES = 3
 UNBALANCED = 10  # the largest class has so many times the rows of the smallest
+MANY_CLASSES = 30  # of which most have one row: not classes at all
 SHARES_APART = 0.1  # total variation distance between the class shares of train and dev, beyond that of chance
 MEANS_APART = 0.5  # in standard deviations of train's labels
 
@@ -78,6 +79,7 @@ def _check_classes(split: Split, reader: LabelReader, train: Split) -> Iterator[
     yield _describe_balance(split, classes, exclusive)
     if split is train and exclusive:
         yield from _check_joined(split, reader, classes)
+        yield from _check_single_rows(split, classes)
     if split is train or not train.usable_rows:
         return
     train_classes = _count_classes(train, reader)
@@ -103,6 +105,16 @@ def _check_joined(split: Split, reader: LabelReader, classes: ClassCounts) -> It
     examples = map(quote_class, separators)
     share = (len(separators), len(classes.counts))
     yield from count_finding(split.task, split.name, "joined-classes", "warning", share, text, examples)
+
+
+def _check_single_rows(split: Split, classes: ClassCounts) -> Iterator[Finding]:
+    """Nearly every row with a class of its own is a column of texts, ids or numbers."""
+    single = [name for name, count in classes.counts.items() if count == 1]
+    if len(classes.counts) < MANY_CLASSES or 2 * len(single) < len(classes.counts):
+        return
+    text = "classes of train {have} one row: is this the label column? (numbers are `kind: regression`)"
+    share = (len(single), len(classes.counts))
+    yield from count_finding(split.task, split.name, "single-rows", "warning", share, text, map(quote_class, single))
 
 
 def _describe_balance(split: Split, classes: ClassCounts, exclusive: bool) -> Finding:

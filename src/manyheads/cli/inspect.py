@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -38,6 +39,7 @@ def check(
     recipe: RecipeArgument,
     overrides: Overrides = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings too make the exit code 1.")] = False,
+    notes: Annotated[bool, typer.Option("--notes", help="Examples of notes too.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -48,11 +50,12 @@ def check(
     from manyheads.checks.findings import format_findings
     from manyheads.console import Reporter
 
-    findings = check_data(read_recipe(recipe, overrides), Reporter(quiet))
+    opened = read_recipe(recipe, overrides)
+    findings = check_data(opened, Reporter(quiet))
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
-        print(format_findings(findings))
+        print(format_findings(findings, Path(opened.data.root) if opened.data.root else None, notes))
     severities = {finding.severity for finding in findings}
     if "error" in severities or (strict and "warning" in severities):
         raise typer.Exit(1)

@@ -140,6 +140,7 @@ class _TaskLoader:
         assert train.labels is not None
         task = resolve_task(self.recipe, self.name, self.columns, reader, train.labels[train.labelled], owner)
         self.notes += _imbalance(task)
+        self.notes += _joined_classes(task)
         if self.settings.symmetric and not task.symmetric:
             same = f"'{task.encoding.name}' gives the same in both orders"
             self.notes.append(f"{self.name}: `symmetric` changes nothing, for {same}")
@@ -336,6 +337,20 @@ def present_sources(recipe: Recipe, name: str, split: str, notes: list[str]) -> 
     missing = [source for source in sources if _absent(source, recipe)]
     notes += [f"{name}: optional {split} file '{source.file}' is not there and left out" for source in missing]
     return [source for source in sources if source not in missing]
+
+
+def _joined_classes(task: Task) -> list[str]:
+    """Classes that look like several: a task whose rows have more than one was taken for one of exclusive classes."""
+    if not task.kind.has_classes or not task.kind.exclusive:
+        return []
+    joined = [name for name in task.labels.names if task.labels.joining_separator(name) is not None]
+    if not joined:
+        return []
+    separator = task.labels.joining_separator(joined[0])
+    return [
+        f"{task.name}: {len(joined)} of {len(task.labels.names)} classes are others with '{separator}' between them, "
+        f"such as '{joined[0]}': where a row may have several classes, set `kind: multi-label`"
+    ]
 
 
 def _imbalance(task: Task) -> list[str]:

@@ -49,11 +49,20 @@ def solve(features: Tensor, labels: Tensor, loss: ExampleLoss, outputs: int, see
 
 
 def best_constant_loss(labels: Tensor, loss: ExampleLoss, outputs: int) -> float:
-    """min over b of mean loss(b, y): what the best prediction that does not look at the text loses."""
-    features = torch.zeros(len(labels), 0, dtype=torch.float64)
+    """min over b of mean loss(b, y): what the best prediction that does not look at the text loses.
+
+    Examples with equal labels have equal losses here: each label counts once, with its share of the examples.
+    """
+    distinct, counts = labels.unique(dim=0, return_counts=True)
+    shares = counts / len(labels)
+    features = torch.zeros(len(distinct), 0, dtype=torch.float64)
     weight, bias = torch.zeros(outputs, 0, dtype=torch.float64), torch.zeros(outputs, dtype=torch.float64)
-    _minimise(features, labels, loss, weight, bias, 0.0, 10 * LAST_ITERATIONS)
-    return float(loss(bias.expand(len(labels), -1), labels).mean())
+
+    def shared_loss(constant: Tensor, distinct_labels: Tensor) -> Tensor:
+        return loss(constant, distinct_labels) * shares * len(shares)  # whose mean is Σ share·loss
+
+    _minimise(features, distinct, shared_loss, weight, bias, 0.0, 10 * LAST_ITERATIONS)
+    return float(shared_loss(bias.expand(len(distinct), -1), distinct).mean())
 
 
 def _choose_strength(
