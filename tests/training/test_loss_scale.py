@@ -14,7 +14,7 @@ from manyheads import UserError, load_recipe, train
 from run_files import log_of
 
 ToyRecipe = Callable[..., dict[str, Any]]
-ONE_STEP = {"epochs": None, "max_steps": 1, "batch_size": 8, "learning_rate": 1e-3, "max_grad_norm": None}
+ONE_STEP = {"epochs": 1, "max_steps": 1, "batch_size": 8, "learning_rate": 1e-3, "max_grad_norm": None}
 
 
 def first_step(toy_recipe: ToyRecipe, loss_scale: str, task: str) -> tuple[dict[str, Any], list[Any]]:
@@ -22,7 +22,7 @@ def first_step(toy_recipe: ToyRecipe, loss_scale: str, task: str) -> tuple[dict[
     settings = toy_recipe(
         name=f"{task}-{loss_scale}",
         combine={"name": "sum", "loss_scale": loss_scale},
-        training={**ONE_STEP, "epochs": 1},
+        training=ONE_STEP,
     )
     settings["tasks"] = {task: settings["tasks"][task]}
     run = train(load_recipe(settings), quiet=True)
