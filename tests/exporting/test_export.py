@@ -211,6 +211,41 @@ def test_prediction_imports_no_torch(exported: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("runtime", "tolerance"), [("openvino", 1e-5), ("openvino-bf16", 0.02)])
+def test_openvino_runs_the_same_graph(runtime: Any, tolerance: float, exported: Path) -> None:
+    ours, theirs = Predictor.open(exported), Predictor.open(exported, runtime=runtime)
+    for name, task in ours.tasks.items():
+        texts = PAIRS if task.pair else SIDES[0]
+        for one, other in zip(ours.predict(name, texts), theirs.predict(name, texts), strict=True):
+            if "probability" in one:
+                assert other["probabilities"] == pytest.approx(one["probabilities"], abs=tolerance)
+            else:
+                assert other["prediction"] == pytest.approx(one["prediction"], abs=5 * tolerance)
+    assert np.abs(ours.embed(SIDES[0]) - theirs.embed(SIDES[0])).max() <= 5 * tolerance
+
+
+@pytest.mark.slow
+def test_a_runtime_is_for_exported_models(exported: Path) -> None:
+    printed = manyheads("predict", exported, "--all", "--text", "a", "--runtime", "openvino")
+    assert printed.returncode == 0, printed.stderr
+    wrong = manyheads("predict", exported, "--all", "--text", "a", "--runtime", "openwine")
+    assert "Did you mean" in wrong.stderr
+    with pytest.raises(UserError) as fault:
+        Predictor.open(exported.parent / "best", runtime="openvino")
+    assert fault.value.code == "conflicting-options"
+
+
+@pytest.mark.parametrize(("package", "runtime"), [("onnxruntime", "onnxruntime"), ("openvino", "openvino")])
+def test_a_missing_package_is_named(
+    package: str, runtime: Any, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=f"needs {package}: pip install") as fault:
+        Predictor.open(exported, runtime=runtime)
+    assert fault.value.code == "missing-extra"
+
+
+@pytest.mark.slow
 def test_its_readme_runs_where_there_is_no_manyheads(exported: Path, tmp_path: Path) -> None:
     """In an environment with onnxruntime, tokenizers and numpy alone."""
     environment = tmp_path / "slim"

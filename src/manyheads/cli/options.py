@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from manyheads.config.recipe import Recipe
+    from manyheads.inference.graph_session import Runtime
 
 RecipeArgument = Annotated[
     str, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a shipped recipe.")
@@ -35,12 +36,28 @@ FormatOption = Annotated[str | None, typer.Option("--format", help="What FILE is
 QuotingOption = Annotated[
     str | None, typer.Option("--quoting", help="none: quote marks in FILE are letters, as in GLUE's tsv.")
 ]
+RuntimeOption = Annotated[
+    str | None, typer.Option("--runtime", help="Of an exported model: onnxruntime, openvino or openvino-bf16.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 TakeLock = Annotated[
     bool, typer.Option("--take-lock", help="Also where another machine, whose process is gone, holds the run's lock.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run folder of the same name.")]
+
+
+def read_runtime(runtime: str | None) -> Runtime | None:
+    """The runtime that an option names."""
+    from manyheads.errors import UserError, nearest
+    from manyheads.inference.graph_session import RUNTIMES
+
+    for known in RUNTIMES:
+        if runtime == known:
+            return known
+    if runtime is not None:
+        raise UserError(f"--runtime: no '{runtime}'.{nearest(runtime, RUNTIMES)}", code="bad-option")
+    return None
 
 
 def read_recipe(recipe: str, overrides: list[str] | None) -> Recipe:

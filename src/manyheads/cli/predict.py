@@ -17,6 +17,8 @@ from manyheads.cli.options import (
     ModelOption,
     Quiet,
     QuotingOption,
+    RuntimeOption,
+    read_runtime,
 )
 from manyheads.console import format_prediction, print_json, print_table
 from manyheads.errors import UserError
@@ -45,6 +47,7 @@ def evaluate(
     quoting: QuotingOption = None,
     model: ModelOption = None,
     imports: Imports = None,
+    runtime: RuntimeOption = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -62,11 +65,13 @@ def evaluate(
         _check_no_layout("evaluate", layout)
         _check_has_data(run)
     if is_model_folder(run):
-        predictor = open_predictor(run, model, imports or ())
+        predictor = open_predictor(run, model, imports or (), read_runtime(runtime))
         scores, about = predictor.evaluate(files or [], task, reporter=Reporter(quiet), **layout), predictor.about
     else:
         from manyheads.runs.run import Run
 
+        if runtime is not None:
+            raise UserError(f"{run}: a run; --runtime is for exported models.", code="conflicting-options")
         opened = Run(run, model or "best", imports or ())
         scores = opened.evaluate(files or None, cast("Split | None", split), task, Reporter(quiet), **layout)
         about = opened.about
@@ -144,6 +149,7 @@ def predict(
     quoting: QuotingOption = None,
     model: ModelOption = None,
     imports: Imports = None,
+    runtime: RuntimeOption = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -158,7 +164,7 @@ def predict(
     layout = _read_layout(columns, file_format, quoting)
     if file is None:
         _check_no_layout("predict", layout, text_column)
-    predictor = open_predictor(run, model, imports or ())
+    predictor = open_predictor(run, model, imports or (), read_runtime(runtime))
     # a bar on a terminal only: lines of progress would end up among predictions where both go into one file
     reporter = Reporter(quiet or not sys.stderr.isatty())
     if file is None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.options import Imports, ModelOption
+from manyheads.cli.options import Imports, ModelOption, RuntimeOption, read_runtime
 
 
 def serve(
@@ -41,6 +41,7 @@ def serve(
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Write the inputs into the log.")] = False,
     model: ModelOption = None,
     imports: Imports = None,
+    runtime: RuntimeOption = None,
 ) -> None:
     """Serve every head over HTTP, from one encoder pass; for example: manyheads serve runs/demo"""
     from manyheads.runs.served import read_sources
@@ -57,4 +58,4 @@ def serve(
         drain_seconds=drain_seconds,
     )
     settings = ServerSettings(host, port, keys, tuple(cors or ()), log_texts, unready_seconds)
-    serve_models(read_sources(models, model, imports or ()), settings, limits)
+    serve_models(read_sources(models, model, imports or (), read_runtime(runtime)), settings, limits)

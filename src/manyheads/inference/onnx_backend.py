@@ -1,8 +1,7 @@
-"""The backend that runs an exported folder with ONNX Runtime: neither torch nor transformers is imported."""
+"""The backend that runs an exported folder: neither torch nor transformers is imported."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,6 +10,7 @@ import numpy as np
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError
 from manyheads.inference.collector import ArrayCollector
+from manyheads.inference.graph_session import Feeds, GraphSession, Runtime, open_session
 from manyheads.inference.onnx_folder import (
     EMBEDDINGS,
     PACKED_INPUTS,
@@ -32,7 +32,6 @@ from manyheads.tokens.tokenizer import Tokenizer
 
 MOST_WASTE = 20_000  # pairs of places that attention computes in vain: what a pass of its own costs in time
 EncoderInputs = dict[str, list[Sequence]]  # of one example, by task
-Feeds = dict[str, np.ndarray]
 
 
 class OnnxBackend:
@@ -40,7 +39,7 @@ class OnnxBackend:
 
     explains = False  # a graph has no gradients
 
-    def __init__(self, folder: OnnxFolder, session: Any, tokenizer: Tokenizer, tokens_per_pass: int) -> None:
+    def __init__(self, folder: OnnxFolder, session: GraphSession, tokenizer: Tokenizer, tokens_per_pass: int) -> None:
         description = folder.description
         self.tasks, self.frames = folder.tasks, folder.frames
         self.about: dict[str, Any] = {**description.about, "precision": description.precision}
@@ -50,14 +49,13 @@ class OnnxBackend:
         self.session, self.tokenizer = session, tokenizer
 
     @classmethod
-    def open(cls, folder: Path, tokens_per_pass: int) -> OnnxBackend:
+    def open(cls, folder: Path, tokens_per_pass: int, runtime: Runtime = "onnxruntime") -> OnnxBackend:
         exported = OnnxFolder(folder)
         with guarded(folder / "tokenizer.json"):
             tokenizer = Tokenizer(folder)
-        session = _open_session(exported)
+        session = open_session(exported.graph_file, runtime)
         expected = {numbers_input(name) for name in exported.tasks}
-        inputs = {given.name for given in session.get_inputs()}
-        if not expected <= inputs:
+        if not expected <= set(session.inputs):
             raise refused(exported.graph_file, "its tasks are not those of onnx.json.")
         return cls(exported, session, tokenizer, tokens_per_pass)
 
@@ -201,8 +199,7 @@ class OnnxBackend:
             start, end = end, end + len(examples) * self._inputs_of_example(self.tasks[name])
             feeds[numbers_input(name)] = np.array(indices[start:end], dtype=np.int64).reshape(len(examples), -1)
         names = [output_names(self.tasks[name])[predictions] for name in inputs_by_task]
-        outputs: list[np.ndarray] = self.session.run(names, feeds)
-        return outputs
+        return self.session.run(names, feeds)
 
     def _embed(self, sequences: list[Sequence]) -> np.ndarray:
         distinct, indices = merge_equal(sequences, everywhere=True)
@@ -237,19 +234,3 @@ def _distinct_lengths(inputs: EncoderInputs) -> list[int]:
         for sequence in sequences:
             lengths[id(sequence)] = len(sequence.ids)
     return list(lengths.values())
-
-
-def _open_session(folder: OnnxFolder) -> Any:
-    try:
-        import onnxruntime
-    except ImportError:
-        reason = "an exported model needs onnxruntime: pip install 'manyheads[onnx]'."
-        raise UserError(f"{folder.folder}: {reason}", code="missing-extra") from None
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    threads = os.environ.get("OMP_NUM_THREADS", "")
-    if threads.isdigit():
-        options.intra_op_num_threads = int(threads)
-    with guarded(folder.graph_file, "damaged-model"):
-        content = folder.graph_file.read_bytes()  # not by its path: then a graph cannot name other files
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

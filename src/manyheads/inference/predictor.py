@@ -20,6 +20,7 @@ from manyheads.config.plugins import import_parts
 from manyheads.console import Reporter
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError, nearest
+from manyheads.inference.graph_session import Runtime
 from manyheads.inference.labelled_files import Files, read_labelled_files
 from manyheads.inference.onnx_folder import is_onnx_folder
 from manyheads.inference.prediction_files import describe
@@ -71,10 +72,14 @@ class Predictor:
 
     @classmethod
     def open(
-        cls, folder: str | Path, imports: Iterable[str | Path] = (), tokens_per_pass: int = TOKENS_PER_PASS
+        cls,
+        folder: str | Path,
+        imports: Iterable[str | Path] = (),
+        tokens_per_pass: int = TOKENS_PER_PASS,
+        runtime: Runtime | None = None,
     ) -> Predictor:
         """Open a model folder, or an exported one. `imports` are Python files of yours with parts that the model needs:
-        they are run.
+        they are run. `runtime` runs an exported one: ONNX Runtime unless told.
 
         Nothing inside the folder is ever run, and nothing is written.
         """
@@ -82,7 +87,7 @@ class Predictor:
         with _opening:
             for file in imports:
                 import_parts(Path(file).expanduser().resolve(), "imports")
-            predictor = cls(_open_backend(folder, tokens_per_pass), folder)
+            predictor = cls(_open_backend(folder, tokens_per_pass, runtime), folder)
         predictor._try_out()
         return predictor
 
@@ -238,12 +243,15 @@ class Predictor:
                     raise refused(self.source, f"task '{name}' predicts what is not a number.")
 
 
-def _open_backend(folder: Path, tokens_per_pass: int) -> Backend:
+def _open_backend(folder: Path, tokens_per_pass: int, runtime: Runtime | None) -> Backend:
     """By what the folder holds: an exported graph, or weights."""
     if is_onnx_folder(folder):
         from manyheads.inference.onnx_backend import OnnxBackend
 
-        return OnnxBackend.open(folder, tokens_per_pass)
+        return OnnxBackend.open(folder, tokens_per_pass, runtime or "onnxruntime")
+    if runtime is not None:
+        reason = f"PyTorch runs a model folder; '{runtime}' runs what `manyheads export` wrote."
+        raise UserError(f"{folder}: {reason}", code="conflicting-options")
     from manyheads.inference.torch_backend import TorchBackend
 
     return TorchBackend.open(folder, tokens_per_pass)

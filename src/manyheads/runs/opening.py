@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from manyheads.errors import UserError
+from manyheads.inference.graph_session import Runtime
 from manyheads.inference.onnx_folder import DESCRIPTION_FILE, is_onnx_folder
 from manyheads.inference.predictor import Predictor
 from manyheads.model.folder_checks import MODEL_FILE
@@ -17,7 +18,12 @@ def is_model_folder(folder: Path) -> bool:
     return (folder / MODEL_FILE).exists() or is_onnx_folder(folder)
 
 
-def open_predictor(folder: str | Path, model: str | None = None, imports: Iterable[str | Path] = ()) -> Predictor:
+def open_predictor(
+    folder: str | Path,
+    model: str | None = None,
+    imports: Iterable[str | Path] = (),
+    runtime: Runtime | None = None,
+) -> Predictor:
     """The predictor of a run, or of a model folder. `model`: which of a run's models, 'best' unless told."""
     folder = Path(folder)
     if is_model_folder(folder) or not (folder / "recipe.yaml").exists():
@@ -27,7 +33,9 @@ def open_predictor(folder: str | Path, model: str | None = None, imports: Iterab
         if model is not None and folder.is_dir():
             reason = f"a model folder, of which --model {model} chooses nothing; leave it out, or name the run folder."
             raise UserError(f"{folder}: {reason}", code="conflicting-options")
-        return Predictor.open(folder, imports)
+        return Predictor.open(folder, imports, runtime=runtime)
+    if runtime is not None:
+        raise UserError(f"{folder}: a run; --runtime is for exported models.", code="conflicting-options")
     from manyheads.runs.run import Run
 
     return Run(folder, model or "best", imports).predictor

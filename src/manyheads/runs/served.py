@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyheads.errors import UserError
+from manyheads.inference.graph_session import Runtime
 from manyheads.runs.opening import is_model_folder, open_predictor
 from manyheads.serving.access import Access, ApiKeys
 from manyheads.serving.app import Service, build_app
@@ -32,7 +33,9 @@ def create_app(
     return build_app(Service(sources, limits or Limits(), Access(ApiKeys(keys_file), host, cors)))
 
 
-def read_sources(models: Sequence[str], model: str | None = None, imports: Sequence[Path] = ()) -> list[Source]:
+def read_sources(
+    models: Sequence[str], model: str | None = None, imports: Sequence[Path] = (), runtime: Runtime | None = None
+) -> list[Source]:
     """'runs/demo', 'runs/demo/best' or 'name=runs/demo'; a model is called by its run unless it is named."""
     sources: dict[str, Source] = {}
     for argument in models:
@@ -45,7 +48,7 @@ def read_sources(models: Sequence[str], model: str | None = None, imports: Seque
             message = f"two models are called '{name}'; name one of them: NAME={folder}."
             raise UserError(f"serve: {message}", code="duplicate-model")
         model_folder = folder if is_model_folder(folder) else folder / (model or "best")
-        open_model = partial(open_predictor, folder, model, tuple(imports))
+        open_model = partial(open_predictor, folder, model, tuple(imports), runtime)
         sources[name] = Source(name, model_folder, open_model, partial(_demo_examples, folder))
     return list(sources.values())
 
