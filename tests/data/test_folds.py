@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from manyheads.config.task import Fold
+from manyheads.storage.strings import Strings
 from manyheads.tasks.load import load_tasks
 from manyheads.tasks.resolve import load_recipe
 
@@ -57,3 +61,22 @@ def test_phrases_are_in_the_fold_of_their_sentence(tmp_path: Path) -> None:
             tree = {f"DULL n{row} end m{row}", f"dull n{row} end m{row}", f"dull n{row}", f"end m{row}", f"m{row}"}
             assert texts >= tree or not texts & tree
         assert ("m0" in texts) == ("dull n0 so so" in texts)
+
+
+@pytest.mark.parametrize(("symmetric", "extra"), [(False, False), (True, False), (True, True)])
+def test_a_text_is_new_where_no_row_outside_the_fold_has_it(symmetric: bool, extra: bool, tmp_path: Path) -> None:
+    """Texts are one text as they are for folds: swapped where pairs have no order, in any case where rows are extra."""
+    header = "sentence1,sentence2,label\n"
+    (tmp_path / "x.csv").write_text(header + "".join(f"a{row},b{row},{row % 2}\n" for row in range(20)))
+    (tmp_path / "more.csv").write_text(header + "".join(f"c{row},d{row},{row % 2}\n" for row in range(20)))
+    sources = ["x.csv", {"file": "more.csv", **({"leave_out": ["dev"]} if extra else {})}]
+    task = {"train": sources, "dev": "x.csv", "symmetric": symmetric}
+    content = {"data": {"root": str(tmp_path)}, "evaluate": {"select": None}, "tasks": {"t": task}}
+    folds = load_tasks(load_recipe(content))["t"].folds
+    pairs = [("a3", "b3"), ("b3", "a3"), ("A3", "b3"), ("nobody", "b3")]
+    texts = tuple(Strings.of(list(side)) for side in zip(*pairs, strict=True))
+    fold_of_row = folds.fold_of_rows(FOLDS)[list(folds.rows.texts[0]).index("a3")]
+    is_known = [True, symmetric, extra, False]
+    for number in range(1, FOLDS + 1):
+        unseen = folds.are_unseen(texts, Fold(number=number, of=FOLDS))
+        assert unseen.tolist() == [not known or number - 1 == fold_of_row for known in is_known]

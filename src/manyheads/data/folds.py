@@ -11,9 +11,10 @@ import numpy as np
 
 from manyheads.config.task import Fold
 from manyheads.data.dataset import Dataset
-from manyheads.data.extra_rows import ExtraRows
+from manyheads.data.extra_rows import ExtraRows, TextKey, text_keys
 from manyheads.data.hold_out import text_groups
 from manyheads.seeding import generator
+from manyheads.storage.strings import Strings
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,20 @@ class Folds:
         for texts in zip(*rows.texts, strict=True):
             digest.update(repr(texts).encode())
         return LeftOut(fold, digest.hexdigest()[:32])
+
+    def are_unseen(self, texts: tuple[Strings, ...], fold: Fold) -> np.ndarray:
+        """[texts] whether none of them is that of a row outside a fold: a model trained without it has not seen it."""
+        seen = set(self._keys(self.rows.take(np.flatnonzero(~self.contain(fold))).texts))
+        return np.array([key not in seen for key in self._keys(texts)], dtype=bool)
+
+    def _keys(self, texts: tuple[Strings, ...]) -> list[TextKey]:
+        """Equal for texts that are one text to `_groups`."""
+        if self.extra_rows is not None:
+            return text_keys(texts, self.symmetric)
+        keys: list[TextKey] = list(zip(*texts, strict=True))
+        if self.symmetric:
+            keys = [tuple(sorted(key)) for key in keys]
+        return keys
 
     @cached_property
     def _groups(self) -> np.ndarray:

@@ -93,12 +93,14 @@ def describe_left_out(left_out: Mapping[str, LeftOut]) -> dict[str, Any]:
 
 
 def rows_asked(teacher: Teacher, data: TaskData) -> np.ndarray:
-    """The rows of train that a teacher predicts: all, or of labelled ones the fold that it was not trained on."""
+    """The rows of train that a teacher predicts: all, or those that it was not trained on: its fold, and texts without
+    labels that no other fold has."""
     if teacher.left_out is None:
         return np.arange(len(data.train))
-    mask = np.ones(len(data.train), dtype=bool)
-    in_fold = data.folds.contain(teacher.left_out.fold)
-    mask[: len(in_fold)] = in_fold
+    fold = teacher.left_out.fold
+    in_fold = data.folds.contain(fold)
+    unlabelled = data.train.take(np.arange(len(in_fold), len(data.train)))
+    mask = np.concatenate([in_fold, data.folds.are_unseen(unlabelled.texts, fold)])
     return np.flatnonzero(mask)
 
 
