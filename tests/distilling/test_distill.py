@@ -136,6 +136,11 @@ def test_teachers_who_are_not_listened_to_change_no_bit(distilled: Path, toy_enc
     check_same_bits(runs[0].folder, runs[1].folder)
     with pytest.raises(AssertionError):
         check_same_bits(runs[0].folder, distilled / "runs" / "toy")
+    said = [
+        any("no task has teachers, so `distill` changes nothing" in note for note in run.metrics["notes"])
+        for run in runs
+    ]
+    assert said == [True, False], "`train` makes none"
 
 
 @pytest.mark.slow
@@ -145,7 +150,8 @@ def test_out_of_fold_teachers_predict_what_they_have_not_seen_and_texts_without_
     rows = [f"the {word} was {mood},{number % 2}" for number, mood in enumerate(["dull", "good"] * 6) for word in "ab"]
     (tmp_path / "train.csv").write_text("\n".join(["sentence,label", *rows, *rows[:6], *rows[:6]]) + "\n")  # repeated
     (tmp_path / "dev.csv").write_text("sentence,label\nthe c was dull,0\nthe c was good,1\n")
-    (tmp_path / "more.csv").write_text("sentence\nthe d was good\nthe e was dull\n")
+    labelled = ["the a was dull", "the b was good"]  # texts that teachers know
+    (tmp_path / "more.csv").write_text("\n".join(["sentence", "the d was good", "the e was dull", *labelled]) + "\n")
     task = {"train": "train.csv", "dev": "dev.csv", "unlabelled": "more.csv"}
     changes = {"tasks": {"mood": task}, "distill": {"seeds": 1, "folds": 2}, "evaluate": {"calibrate": False}}
     run = distill(settings(tmp_path, toy_encoder, name="folds", **changes), quiet=True)
@@ -153,7 +159,7 @@ def test_out_of_fold_teachers_predict_what_they_have_not_seen_and_texts_without_
     assert setup.teaching is not None
     setup.teaching.open(setup.schedule.steps, setup.reporter, setup.processes)
     texts = setup.datasets.train["mood"].examples.texts[0].to_pylist()
-    assert texts[-2:] == ["the d was good", "the e was dull"]
+    assert texts[-4:] == ["the d was good", "the e was dull", *labelled]
     assert run.metrics["examples_seen"]["mood"] == len(texts), "they are trained on"
     targets = setup.teaching.targets("mood", list(range(len(texts)))).numpy()
     probabilities, seen = [], []
@@ -162,11 +168,11 @@ def test_out_of_fold_teachers_predict_what_they_have_not_seen_and_texts_without_
         described = teacher.predict("mood", texts)
         probabilities.append(np.array([list(row["probabilities"].values()) for row in described]))
         seen.append(set(load_tasks(teacher.recipe)["mood"].train.texts[0].to_pylist()))
-    assert seen[0] | seen[1] == set(texts[:-2])
+    assert seen[0] | seen[1] == set(texts[:-4])
     assert not seen[0] & seen[1], "of two folds each teacher sees one"
     for row, text in enumerate(texts):
         expected = (probabilities[0][row] + probabilities[1][row]) / 2
-        if row < len(texts) - 2:
+        if text in seen[0] | seen[1]:
             expected = probabilities[int(text in seen[0])][row]
         assert targets[row].tolist() == pytest.approx(expected.tolist(), abs=1e-6)
     (tmp_path / "train.csv").write_text((tmp_path / "train.csv").read_text().replace("was good", "was fine"))

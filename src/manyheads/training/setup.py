@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from manyheads.config.distill import DistillSettings
 from manyheads.config.plugins import fingerprint, imported_parts
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
@@ -92,6 +93,10 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None, to
     to_come = teachers_to_come(recipe) if to_distill else {}
     datasets.notes.extend(f"{name}: {sentence}" for name, sentence in to_come.items())
     teaching = build_teaching(recipe, loaded, datasets.train, to_come)
+    if not (to_distill or recipe.teachers) and recipe.distill != DistillSettings():
+        datasets.notes.append(
+            "no task has teachers, so `distill` changes nothing; `manyheads distill` trains them first"
+        )
     budget = recipe.training.budget
     if budget is not None and budget.minutes is not None:
         one_pass = sum(map(datasets.pass_size, datasets.train))
