@@ -265,14 +265,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "other-tasks": {"tasks": {"mood": TASKS["mood"]}},
     "other-labels": {"tasks": {**TASKS, "mood": {**TASKS["mood"], "labels": ["3", "2", "1", "0"]}}},
     "other-parts": {"tasks": {**TASKS, "mood": {**TASKS["mood"], "head": {"name": "linear", "dropout": 0.3}}}},
+    "other-orders": {"tasks": {**TASKS, "near": {**TASKS["near"], "symmetric": True, "both_orders": True}}},
     "other-data": {"evaluate": {**SELECT, "select": 0.3}},
 }
+CODES = {"other-orders": "other-parts"}  # of the others the name is the code
 
 
-@pytest.mark.parametrize("code", VARIANTS)
-def test_runs_that_differ_are_refused(code: str, trained: Trained, runs: list[Path], tmp_path: Path) -> None:
-    other = trained(code, training=UNPROBED, **VARIANTS[code])
-    message = check_code(code, [runs[0], other], tmp_path)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_runs_that_differ_are_refused(variant: str, trained: Trained, runs: list[Path], tmp_path: Path) -> None:
+    other = trained(variant, training=UNPROBED, **VARIANTS[variant])
+    message = check_code(CODES.get(variant, variant), [runs[0], other], tmp_path)
     assert str(other) in message
 
 

@@ -86,7 +86,7 @@ def _check_tasks(first: _Candidate, second: _Candidate) -> None:
         second_task = second.tasks[name]
         if task.labels != second_task.labels:
             raise _refused(first, second, f"have other labels of task '{name}'", "other-labels")
-        for part in (*PARTS, "head_of"):
+        for part in (*PARTS, "head_of", "both_orders"):
             if getattr(task, part) != getattr(second_task, part):
                 raise _refused(first, second, f"have another {part} of task '{name}'", "other-parts")
 
