@@ -127,6 +127,9 @@ def test_the_plan_counts_weighted_visits(toy_recipe: ToyRecipe, toy_data: Path) 
     (task,) = make_plan(given, timed=False).tasks
     assert (task.examples, task.passes, task.batches_per_pass, task.batches) == (67, 3.0, 12, 36)
     assert (task.most_seen, task.never_seen) == (6, 0)
+    plan = make_plan(recipe("mood.csv", {"file": "more.csv", "weight": 0.1}), timed=False)
+    assert plan.tasks[0].never_seen == 27 - 3 * 3
+    assert plan.advice == [], "every pass is as long as the weights say"
     assert run_identity(given) != run_identity(recipe("mood.csv", "more.csv"))
     assert run_identity(recipe({"file": "mood.csv", "weight": 1})) == run_identity(recipe("mood.csv"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -82,7 +83,7 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
         steps=schedule.steps,
         epochs=len(schedule.epoch_ends),
         groups=_groups(recipe, model, schedule),
-        advice=_advise(tasks),
+        advice=_advise(tasks, datasets.visits),
         notes=datasets.notes,
     )
     if not timed:
@@ -140,7 +141,7 @@ def short_plan(model: ManyHeads, datasets: Datasets, schedule: Schedule) -> list
         return ["`manyheads plan` counts how often each task will be seen"]
     tasks = _count(model, datasets, schedule)
     passes = ", ".join(f"{task.task} {task.passes:.2f}" for task in tasks)
-    return [f"passes over each task: {passes}", *(f"advice: {advice}" for advice in _advise(tasks))]
+    return [f"passes over each task: {passes}", *(f"advice: {advice}" for advice in _advise(tasks, datasets.visits))]
 
 
 def _count(model: ManyHeads, datasets: Datasets, schedule: Schedule) -> list[TaskPlan]:
@@ -187,12 +188,13 @@ def _count(model: ManyHeads, datasets: Datasets, schedule: Schedule) -> list[Tas
     return plans
 
 
-def _advise(tasks: list[TaskPlan]) -> list[str]:
+def _advise(tasks: list[TaskPlan], weighted: Collection[str]) -> list[str]:
+    """`weighted`: tasks whose sources have weights, a whole pass over which may leave rows to the next."""
     advice = []
     for task in tasks:
         if not task.batches:
             advice.append(f"{task.task} is never trained on: no phase has it, or the run is too short.")
-        elif task.never_seen:
+        elif task.never_seen and not (task.task in weighted and task.batches >= task.batches_per_pass):
             advice.append(
                 f"{task.task} is not seen in full: {task.never_seen:,} of {task.examples:,} examples never come. More "
                 "epochs, or a sampler that ends with this task, would use them."
