@@ -145,7 +145,7 @@ def _time_steps(
     """Seconds of a step, per example."""
     phase = schedule.phases[0]
     backward = Backward(model, datasets.train, recipe.training.tokens_per_pass, autocast, processes)
-    backward.teaching = teaching
+    backward.pass_losses.teaching = teaching
     examples, seconds = 0, 0.0
     optimizer_seconds: float | None = None
     for step in range(min(1 + TIMED_STEPS, schedule.steps)):

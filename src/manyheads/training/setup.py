@@ -110,9 +110,9 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None, to
     layer_factors = _layer_factors(recipe, encoder.encoder.depth)
     optimizer = build_optimizer(model, recipe.training, schedule.scalarizers, layer_factors)
     backward = Backward(model, datasets.train, recipe.training.tokens_per_pass, accelerator.autocast, processes)
-    backward.teaching = teaching
+    backward.pass_losses.teaching = teaching
     if any(phase.combination.loss_scale == "constant" for phase in schedule.phases):
-        backward.constant_losses = constant_losses(model, datasets.train, recipe)
+        backward.pass_losses.constant_losses = constant_losses(model, datasets.train, recipe)
     if isinstance(optimizer, TaskAdamW):
         backward.task_optimizer = optimizer
     else:

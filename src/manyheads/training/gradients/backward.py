@@ -10,7 +10,6 @@ and what the tasks share is moved aside before the next task. No graph is kept, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -19,22 +18,20 @@ import torch
 from torch import Tensor
 
 from manyheads.config.training import Average, trainable_layers
-from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.aggregators.base import Aggregator
-from manyheads.parts.regularisers.base import ForwardPass, Regulariser
+from manyheads.parts.regularisers.base import Regulariser
 from manyheads.parts.samplers import Batch
-from manyheads.seeding import rng_state, seeded_rng
-from manyheads.tokens.packing import Words
+from manyheads.seeding import seeded_rng
 from manyheads.training.distributed import Processes
-from manyheads.training.gradients.combination import Combination
+from manyheads.training.gradients.combination import Combination, checked_weights, learn_weights, scalarized
 from manyheads.training.gradients.non_finite import NonFiniteLoss
+from manyheads.training.gradients.pass_losses import PassLosses
 from manyheads.training.gradients.passes import RoundPass, divisors_of, shares_of_rounds, split_passes
 from manyheads.training.gradients.tables import Rows, WholeTables, add_up_rows, touched_rows_only
 from manyheads.training.gradients.task_gradients import KeptGradients, TaskGradients, shared_parameters
 from manyheads.training.task_adamw import TaskAdamW
-from manyheads.training.teaching.teaching import Teaching
 
 
 @dataclass
@@ -77,13 +74,11 @@ class Backward:
         layer_factors: Mapping[str, Mapping[int, float]] | None = None,  # task → layer → factor on its gradient
     ) -> None:
         self.model, self.data = model, data
-        self.tokens_per_pass, self.autocast = tokens_per_pass, autocast
+        self.tokens_per_pass = tokens_per_pass
         self.processes = processes or Processes()
         self.layer_factors = layer_factors or {}
         self.task_optimizer: TaskAdamW | None = None  # one that asks for every task's gradient of the encoder
-        self.constant_losses: dict[str, float] = {}  # task → that of the best constant prediction
-        self.scales: dict[str, float] = {}  # what losses are divided by, in the step under way
-        self.teaching: Teaching | None = None  # what tasks learn besides their labels
+        self.pass_losses = PassLosses(model, data, autocast)
         self.tables = WholeTables()
         self.regularisers: Sequence[Regulariser] = ()  # of the step under way
         self.seeds = (0, 0)  # of the step under way: the run's, the step's number
@@ -102,7 +97,7 @@ class Backward:
         tasks = list(shares)
         aggregator = combination.aggregator
         terms = [regulariser.name for regulariser in regularisers if set(regulariser.tasks) & set(tasks)]
-        done = Step(dict.fromkeys(tasks, 0.0), shares, terms=dict.fromkeys(terms, 0.0), scales=self.scales)
+        done = Step(dict.fromkeys(tasks, 0.0), shares, terms=dict.fromkeys(terms, 0.0), scales=self.pass_losses.scales)
         taken = self._taken(tasks, combination)
         apart = aggregator is not None or bool(taken.parameters) or any(task in self.layer_factors for task in tasks)
         passes = self._passes(rounds, tasks if apart else None, combination.average)
@@ -128,12 +123,12 @@ class Backward:
         if self.processes.count > 1:
             self._add_up(taken.parameters)
         self._penalise(done)
-        _learn_weights(combination, _scalarized(done.losses, done.shares, combination))
+        learn_weights(combination, scalarized(done.losses, done.shares, combination))
         return done
 
     def _begin(self, combination: Combination, regularisers: Sequence[Regulariser], seeds: tuple[int, int]) -> None:
         self.regularisers, self.seeds = regularisers, seeds
-        self.scales = self.constant_losses if combination.loss_scale == "constant" else {}
+        self.pass_losses.begin(combination.loss_scale, regularisers, seeds[1])
 
     def _taken(self, tasks: list[str], combination: Combination) -> TaskGradients:
         """What is moved aside task by task: for the aggregator, for the optimizer, or nothing."""
@@ -198,9 +193,9 @@ class Backward:
         self.processes.add_numbers(done.losses)
         if broken:
             return {}
-        scalarized = _scalarized(done.losses, shares, combination)
+        weighed = scalarized(done.losses, shares, combination)
         with seeded_rng(*seeds, "combine"):
-            factors = torch.tensor(list(combination.scalarizer.factors(scalarized).values()), dtype=torch.float64)
+            factors = torch.tensor(list(combination.scalarizer.factors(weighed).values()), dtype=torch.float64)
         return {group: factors[:, None] * gramian * factors for group, gramian in taken.gramians().items()}
 
     # --- one packed pass for all tasks, or a pass for each ------------------------------------------------------
@@ -217,28 +212,22 @@ class Backward:
                 for batch in batches:
                     if task in ("", batch.task):
                         has_states = self.data[batch.task].frozen is not None
-                        groups.setdefault((has_states, *self._on(batch.task)), []).append(batch)
+                        groups.setdefault((has_states, *self.pass_losses.regularisers_of(batch.task)), []).append(batch)
                 for group in groups.values():
                     for passing in split_passes(self.model, self.data, group, self.tokens_per_pass, self.seeds):
                         passes.append(RoundPass(passing, round_divisors))
         return passes_of
-
-    def _on(self, task: str) -> list[Regulariser]:
-        """The regularisers that add a term to every example of a task."""
-        return [
-            regulariser for regulariser in self.regularisers if regulariser.reads_examples and task in regulariser.tasks
-        ]
 
     def _merged(self, passes: list[RoundPass], done: Step, combination: Combination) -> None:
         words = self.model.encoder.words
         by_rows = [words] if words.grad is None and words.device.type == "cpu" else []  # where zeros cost something
         for round_pass in passes:
             with touched_rows_only(self.model, by_rows):
-                losses = self._losses(round_pass, done)
+                losses = self.pass_losses(round_pass, done.terms)
             values = {task: loss.item() for task, loss in losses.items()}
             # not known yet where this is the only pass, whose losses are the step's
             if not done.factors:
-                done.factors = combination.scalarizer.factors(_scalarized(values, done.shares, combination))
+                done.factors = combination.scalarizer.factors(scalarized(values, done.shares, combination))
             for task, value in values.items():
                 done.losses[task] += value
             torch.stack([done.factors[task] * loss for task, loss in losses.items()]).sum().backward()
@@ -255,7 +244,7 @@ class Backward:
             with touched_rows_only(self.model, list(taken.parameters.values())), self._scaled_layers(task):
                 try:
                     for round_pass in task_passes:
-                        loss = self._losses(round_pass, done)[task]
+                        loss = self.pass_losses(round_pass, done.terms)[task]
                         done.losses[task] += loss.item()
                         (done.factors[task] * loss).backward()
                         add_up_rows(taken.parameters.values())
@@ -276,7 +265,7 @@ class Backward:
         if self.processes.count == 1 and list(passes) == [""] and len(passes[""]) == 1:
             return {}
         losses = self._look_ahead(passes, tasks, seeds)
-        return scalarizer.factors(_scalarized(losses, done.shares, combination))
+        return scalarizer.factors(scalarized(losses, done.shares, combination))
 
     def _aggregate(self, taken: TaskGradients, done: Step, aggregator: Aggregator, seeds: tuple[int, int]) -> None:
         done.gramians = taken.gramians()
@@ -285,77 +274,8 @@ class Backward:
         if len(gramian) and torch.isfinite(gramian).all():  # else the plain sum, whose norm the loop refuses
             with seeded_rng(*seeds, "combine"):  # the same in every process
                 weights = aggregator(gramian, taken.tasks)
-            done.weights = dict(zip(taken.tasks, _checked(weights, taken.tasks, aggregator), strict=True))
+            done.weights = dict(zip(taken.tasks, checked_weights(weights, taken.tasks, aggregator), strict=True))
         taken.fill(done.weights)
-
-    def _losses(self, round_pass: RoundPass, done: Step) -> dict[str, Tensor]:
-        """What a pass adds to the tasks' losses: divided by counts over all passes, so that parts add up."""
-        passing, divisors = round_pass
-        batches = [(task, inputs) for task, _, inputs in passing]
-        regularisers = self._on(passing[0][0])
-        before = rng_state(self.model.device)
-        with self.autocast():
-            packed = self.model.pack(
-                batches,
-                merge=not any(regulariser.reruns for regulariser in regularisers),
-                all_states=any(regulariser.reads_states for regulariser in regularisers),
-            )
-            embedded = self.model.embed(packed)
-            after = rng_state(self.model.device)
-            states = self.model.states(embedded, packed)
-            outputs = self.model.outputs(states, packed)
-        values = []
-        for (task, rows, _), output, words in zip(passing, outputs, packed.words, strict=True):
-            values.append(self._example_losses(task, rows, output, words))
-        forward_pass = ForwardPass(
-            self.model,
-            batches,
-            packed,
-            embedded,
-            states,
-            outputs,
-            [divisors[task] for task, _ in batches],
-            before,
-            after,
-            self.autocast,
-        )
-        for regulariser in regularisers:
-            for number, (task, term) in enumerate(zip(packed.tasks, regulariser.terms(forward_pass), strict=True)):
-                words = packed.words[number]
-                if words is not None:
-                    term = words.mean(term)
-                values[number] = values[number] + regulariser.weight * term
-                added = regulariser.weight * term.detach().sum().item() / divisors[task]
-                done.terms[regulariser.name] = done.terms.get(regulariser.name, 0.0) + added
-        losses = {}
-        for (task, rows, _), example_losses in zip(passing, values, strict=True):
-            mean = example_losses.sum() / divisors[task]
-            if not math.isfinite(value := mean.item()):
-                raise NonFiniteLoss(task, rows, value)
-            losses[task] = mean
-        return losses
-
-    def _example_losses(self, task: str, rows: list[int], outputs: Tensor, words: Words | None) -> Tensor:
-        """[examples]; where words have labels of their own, the mean over those of each example."""
-        data = self.data[task]
-        assert data.labels is not None
-        labels = data.labels[rows] if words is None else data.word_labels(rows)
-        labels, loss = labels.to(outputs.device), self.model.head(task).loss
-        if self.teaching is not None and task in self.teaching:
-            values = self.teaching.losses(loss, task, rows, outputs, labels, self.seeds[1])
-        else:
-            values = loss(outputs, labels)
-        if values.shape != (len(labels),):
-            name = self.model.tasks[task].loss.name
-            item = "example" if words is None else "word"
-            raise UserError(
-                f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {len(labels)} "
-                f"{item}s; a loss gives one value per {item}: [{len(labels)}].",
-                "bad-loss-shape",
-            )
-        if words is not None:
-            values = words.mean(values)
-        return values / self.scales[task] if task in self.scales else values
 
     def _look_ahead(
         self, passes: dict[str, list[RoundPass]], tasks: list[str], seeds: tuple[int, int]
@@ -367,7 +287,7 @@ class Backward:
             try:
                 for task_passes in passes.values():
                     for round_pass in task_passes:
-                        for task, loss in self._losses(round_pass, Step({})).items():
+                        for task, loss in self.pass_losses(round_pass, {}).items():
                             losses[task] += loss.item()
             except NonFiniteLoss as loss_fault:
                 fault = loss_fault
@@ -395,34 +315,3 @@ class Backward:
         finally:
             for hook in hooks:
                 hook.remove()
-
-
-def _scalarized(losses: dict[str, float], shares: dict[str, float], combination: Combination) -> dict[str, float]:
-    """The losses as the scalarizer weighs them. Where a task's share is one of examples, it weighs the mean loss, and
-    the share acts afterwards: weights that are learnt from the losses do not undo what the sampler deals out."""
-    if combination.average != "examples":
-        return losses
-    return {task: loss / shares[task] for task, loss in losses.items()}
-
-
-def _learn_weights(combination: Combination, losses: dict[str, float]) -> None:
-    """The gradient of what the scalarizer learns, from the losses over all processes: the same in each of them."""
-    scalarizer = combination.scalarizer
-    if any(parameter.requires_grad for parameter in scalarizer.parameters()):
-        scalarizer({task: torch.tensor(loss, dtype=torch.float64) for task, loss in losses.items()}).backward()
-
-
-def _checked(weights: Tensor, tasks: list[str], aggregator: Aggregator) -> list[float]:
-    """An aggregator's weights, one for each task."""
-    name = type(aggregator).__name__
-    if not isinstance(weights, Tensor) or weights.shape != (len(tasks),):
-        described = f"a tensor of shape {list(weights.shape)}" if isinstance(weights, Tensor) else repr(weights)
-        raise UserError(
-            f"combine.gradients: {name} gave {described}; expected a weight for each of {', '.join(tasks)}.",
-            "bad-weights",
-        )
-    if not torch.isfinite(weights).all():
-        raise UserError(
-            f"combine.gradients: {name} gave weights that are not finite: {weights.tolist()}.", "bad-weights"
-        )
-    return weights.tolist()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from manyheads.config.training import Average, CombineSettings, LossScale
+from manyheads.errors import UserError
 from manyheads.parts.aggregators.base import Aggregator
 from manyheads.parts.scalarizers.base import Scalarizer
 
@@ -44,3 +45,34 @@ def build_combination(settings: CombineSettings, tasks: Sequence[str], default_a
     aggregator: Aggregator = settings.gradients.build("aggregators", tasks)
     copies = COPIES[settings.copies]
     return Combination(scalarizer, aggregator, settings.layers, copies, average, settings.loss_scale)
+
+
+def scalarized(losses: dict[str, float], shares: dict[str, float], combination: Combination) -> dict[str, float]:
+    """The losses as the scalarizer weighs them. Where a task's share is one of examples, it weighs the mean loss, and
+    the share acts afterwards: weights that are learnt from the losses do not undo what the sampler deals out."""
+    if combination.average != "examples":
+        return losses
+    return {task: loss / shares[task] for task, loss in losses.items()}
+
+
+def learn_weights(combination: Combination, losses: dict[str, float]) -> None:
+    """The gradient of what the scalarizer learns, from the losses over all processes: the same in each of them."""
+    scalarizer = combination.scalarizer
+    if any(parameter.requires_grad for parameter in scalarizer.parameters()):
+        scalarizer({task: torch.tensor(loss, dtype=torch.float64) for task, loss in losses.items()}).backward()
+
+
+def checked_weights(weights: Tensor, tasks: list[str], aggregator: Aggregator) -> list[float]:
+    """An aggregator's weights, one for each task."""
+    name = type(aggregator).__name__
+    if not isinstance(weights, Tensor) or weights.shape != (len(tasks),):
+        described = f"a tensor of shape {list(weights.shape)}" if isinstance(weights, Tensor) else repr(weights)
+        raise UserError(
+            f"combine.gradients: {name} gave {described}; expected a weight for each of {', '.join(tasks)}.",
+            "bad-weights",
+        )
+    if not torch.isfinite(weights).all():
+        raise UserError(
+            f"combine.gradients: {name} gave weights that are not finite: {weights.tolist()}.", "bad-weights"
+        )
+    return weights.tolist()

@@ -1,0 +1,120 @@
+"""What one encoder pass adds to the tasks' losses: every example's loss, of its label or of teachers, and the terms of
+regularisers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from torch import Tensor
+
+from manyheads.config.training import LossScale
+from manyheads.errors import UserError
+from manyheads.model.multitask import ManyHeads
+from manyheads.model.task_tokens import TaskTokens
+from manyheads.parts.regularisers.base import ForwardPass, Regulariser
+from manyheads.seeding import rng_state
+from manyheads.tokens.packing import Words
+from manyheads.training.gradients.non_finite import NonFiniteLoss
+from manyheads.training.gradients.passes import RoundPass
+from manyheads.training.teaching.teaching import Teaching
+
+
+class PassLosses:
+    """Passes → losses, for one model and its data."""
+
+    def __init__(
+        self, model: ManyHeads, data: dict[str, TaskTokens], autocast: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self.model, self.data, self.autocast = model, data, autocast
+        self.teaching: Teaching | None = None  # what tasks learn besides their labels
+        self.constant_losses: dict[str, float] = {}  # task → that of the best constant prediction
+        self.begin("raw", (), 0)
+
+    def begin(self, loss_scale: LossScale, regularisers: Sequence[Regulariser], step: int) -> None:
+        """What holds for the step under way."""
+        self.scales = self.constant_losses if loss_scale == "constant" else {}  # what losses are divided by
+        self.regularisers, self.step = regularisers, step
+
+    def regularisers_of(self, task: str) -> list[Regulariser]:
+        """Those that add a term to every example of a task."""
+        return [
+            regulariser for regulariser in self.regularisers if regulariser.reads_examples and task in regulariser.tasks
+        ]
+
+    def __call__(self, round_pass: RoundPass, terms: dict[str, float]) -> dict[str, Tensor]:
+        """Task → its loss, divided by counts over all passes, so that parts add up. `terms`: regulariser → what it
+        added so far; what it adds here is added."""
+        passing, divisors = round_pass
+        forward_pass = self._run(round_pass)
+        packed = forward_pass.packed
+        values = []
+        for (task, rows, _), outputs, words in zip(passing, forward_pass.outputs, packed.words, strict=True):
+            values.append(self._example_losses(task, rows, outputs, words))
+        for regulariser in self.regularisers_of(passing[0][0]):
+            for number, (task, term) in enumerate(zip(packed.tasks, regulariser.terms(forward_pass), strict=True)):
+                words = packed.words[number]
+                if words is not None:
+                    term = words.mean(term)
+                values[number] = values[number] + regulariser.weight * term
+                added = regulariser.weight * term.detach().sum().item() / divisors[task]
+                terms[regulariser.name] = terms.get(regulariser.name, 0.0) + added
+        losses = {}
+        for (task, rows, _), example_losses in zip(passing, values, strict=True):
+            mean = example_losses.sum() / divisors[task]
+            if not math.isfinite(value := mean.item()):
+                raise NonFiniteLoss(task, rows, value)
+            losses[task] = mean
+        return losses
+
+    def _run(self, round_pass: RoundPass) -> ForwardPass:
+        """Through encoder and heads."""
+        passing, divisors = round_pass
+        batches = [(task, inputs) for task, _, inputs in passing]
+        regularisers = self.regularisers_of(passing[0][0])
+        before = rng_state(self.model.device)
+        with self.autocast():
+            packed = self.model.pack(
+                batches,
+                merge=not any(regulariser.reruns for regulariser in regularisers),
+                all_states=any(regulariser.reads_states for regulariser in regularisers),
+            )
+            embedded = self.model.embed(packed)
+            after = rng_state(self.model.device)
+            states = self.model.states(embedded, packed)
+            outputs = self.model.outputs(states, packed)
+        return ForwardPass(
+            self.model,
+            batches,
+            packed,
+            embedded,
+            states,
+            outputs,
+            [divisors[task] for task, _ in batches],
+            before,
+            after,
+            self.autocast,
+        )
+
+    def _example_losses(self, task: str, rows: list[int], outputs: Tensor, words: Words | None) -> Tensor:
+        """[examples]; where words have labels of their own, the mean over those of each example."""
+        data = self.data[task]
+        assert data.labels is not None
+        labels = data.labels[rows] if words is None else data.word_labels(rows)
+        labels, loss = labels.to(outputs.device), self.model.head(task).loss
+        if self.teaching is not None and task in self.teaching:
+            values = self.teaching.losses(loss, task, rows, outputs, labels, self.step)
+        else:
+            values = loss(outputs, labels)
+        if values.shape != (len(labels),):
+            name = self.model.tasks[task].loss.name
+            item = "example" if words is None else "word"
+            raise UserError(
+                f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {len(labels)} "
+                f"{item}s; a loss gives one value per {item}: [{len(labels)}].",
+                "bad-loss-shape",
+            )
+        if words is not None:
+            values = words.mean(values)
+        return values / self.scales[task] if task in self.scales else values
