@@ -23,7 +23,7 @@ from manyheads.console import Reporter
 from manyheads.encoder.toy import write_toy_encoder
 from manyheads.model.folder import load_model, save_model
 from manyheads.training.setup import assemble
-from manyheads.training.soup import add_weights, mean_weights
+from manyheads.training.soup_models import add_weights, mean_weights
 from run_files import last_checkpoint, log_of
 
 pytestmark = pytest.mark.slow

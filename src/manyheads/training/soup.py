@@ -16,8 +16,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from manyheads.console import Reporter
 from manyheads.errors import UserError
 from manyheads.inference.evaluate import Evaluation
@@ -28,13 +26,10 @@ from manyheads.runs.run import Run, evaluate_with_progress
 from manyheads.tasks.task import Task
 from manyheads.training.datasets import of_model
 from manyheads.training.extension import reopen_model
-from manyheads.training.run_folder import checkpoints_of
 from manyheads.training.soup_checks import check_averageable
 from manyheads.training.soup_data import SoupData, read_soup_data
-from manyheads.training.state import find_checkpoints, load_weights
+from manyheads.training.soup_models import Ingredient, States, add_weights, best_models, kept_checkpoints, mean_weights
 from manyheads.training.teaching.teachers import LEFT_OUT
-
-States = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ def average(
     opened = [Run(folder, imports=imports) for folder in folders]
     target = Path(to)
     _check_target(target)
-    ingredients = _kept_checkpoints(opened) if checkpoints else _best_models(opened)
+    ingredients = kept_checkpoints(opened) if checkpoints else best_models(opened)
     notes = check_averageable(opened)
     averaging = _Averaging(opened[0], ingredients, Reporter(quiet), notes)
     return averaging.write(target, greedy)
@@ -95,77 +90,6 @@ def _check_target(folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{folder}: cannot be made: {error.strerror}. Name another folder.", "not-writable") from None
-
-
-# --- what is averaged -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Ingredient:
-    """The weights of one model."""
-
-    name: str
-    run: Run
-    checkpoint: Path | None = None  # where it is not best/
-
-    @property
-    def best_folder(self) -> Path:
-        return self.run.folder / self.run.model_name
-
-    @property
-    def source(self) -> Path:
-        """The folder of its weights: equal for a model that is named twice."""
-        return (self.checkpoint or self.best_folder).resolve()
-
-    def load(self) -> States:
-        if self.checkpoint is not None:
-            return load_weights(self.checkpoint)
-        return load_model(self.best_folder)[0].state_dict()
-
-
-def _best_models(runs: list[Run]) -> list[Ingredient]:
-    if len(runs) < 2:
-        raise UserError(
-            "average: one run is its own average; name several runs, or --checkpoints for those that it keeps.",
-            "too-few-models",
-        )
-    return [Ingredient(str(run.folder), run) for run in runs]
-
-
-def _kept_checkpoints(runs: list[Run]) -> list[Ingredient]:
-    if len(runs) != 1:
-        raise UserError("average: --checkpoints are those of one run; name one.", "conflicting-options")
-    (run,) = runs
-    folders = find_checkpoints(checkpoints_of(run.folder))
-    if len(folders) < 2:
-        raise UserError(
-            f"{checkpoints_of(run.folder)}: {len(folders)} checkpoints are too few to average; checkpoint.keep says "
-            "how many a run keeps.",
-            "too-few-models",
-        )
-    return [Ingredient(f"{run.folder} {folder.name}", run, folder) for folder in folders]
-
-
-# --- the mean ---------------------------------------------------------------------------------------------------
-
-
-def add_weights(sums: States, weights: States) -> States:
-    """Σ in float64; what is not a float, such as positions, is the same in all models and kept."""
-    added: States = {}
-    for name, tensor in weights.items():
-        if tensor.is_floating_point():
-            added[name] = tensor.double() if name not in sums else sums[name] + tensor.double()
-        else:
-            added[name] = tensor
-    return added
-
-
-def mean_weights(sums: States, count: int, like: States) -> States:
-    """Σ/k, rounded once to the models' own precision."""
-    means: States = {}
-    for name, tensor in sums.items():
-        means[name] = (tensor / count).to(like[name].dtype) if tensor.is_floating_point() else tensor
-    return means
 
 
 class _Averaging:
