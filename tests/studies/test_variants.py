@@ -382,3 +382,14 @@ def test_leaving_tasks_out_leaves_out_what_names_them() -> None:
     assert recipe.sampler.options == {}
     assert recipe.regularise[0].options["tasks"] == ["sst"]
     assert recipe.evaluate.weights == {}
+
+
+def test_what_was_for_left_out_tasks_alone_is_not_for_the_others() -> None:
+    """A regulariser, or a phase, that names no tasks is for all of them."""
+    smart = {"name": "smart", "tasks": ["sst", "qqp"]}
+    phases = [{"tasks": ["qqp"], "epochs": 1}, {"epochs": 2, "regularise": [smart]}, {"epochs": 3, "regularise": "l2"}]
+    recipe = load_recipe(BASE, {"tasks": ["sts"], "regularise": [smart, "r-drop"], "phases": phases})
+    assert [part.name for part in recipe.regularise] == ["r-drop"]
+    assert recipe.phases is not None
+    assert [phase.epochs for phase in recipe.phases] == [2, 3]
+    assert recipe.phases[0].regularise == [], "not the recipe's own, which it replaced"

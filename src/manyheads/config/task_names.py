@@ -16,9 +16,11 @@ from manyheads import registry
 from manyheads.config.location import KeyPath
 from manyheads.config.part import PartConfig, PartFamily
 from manyheads.config.recipe import Recipe
+from manyheads.config.training import PhaseSettings
 from manyheads.registry import NamesTask
 
 GONE = object()  # what is left of a value that named nothing but tasks that were left out
+ONLY_FOR = "tasks"  # the option of a part, or the key of a phase, that says for which tasks it is
 
 
 def named_tasks(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
@@ -27,7 +29,8 @@ def named_tasks(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def without_tasks(recipe: Recipe, left_out: set[str]) -> Recipe:
-    """The recipe without mentions of some tasks. A key that named no other task goes back to its default."""
+    """The recipe without mentions of some tasks. A key that named no other task goes back to its default; but a part
+    or a phase that was for no other task goes with it, for its default is all tasks."""
     remaining = _without(recipe, Recipe, (), left_out)
     assert isinstance(remaining, Recipe)
     remaining._locations = recipe._locations
@@ -74,20 +77,25 @@ def _collection_without(value: Any, annotation: Any, markers: tuple[Any, ...], l
     return {key: child for key, child in kept_entries.items() if key in kept_keys} or GONE
 
 
-def _model_without(value: BaseModel, markers: tuple[Any, ...], left_out: set[str]) -> BaseModel:
+def _model_without(value: BaseModel, markers: tuple[Any, ...], left_out: set[str]) -> Any:
     if isinstance(value, PartConfig):
         options = {}
         for path, option, annotation, option_markers in _children(value, None, markers):
             remaining = _without(option, annotation, option_markers, left_out)
             if remaining is not GONE:
                 options[path[-1]] = remaining
+            elif path[-1] == ONLY_FOR:
+                return GONE
         return value.model_copy(update={"options": options}) if options != value.options else value
     changes = {}
     for name, field in type(value).model_fields.items():
         before = getattr(value, name)
         remaining = _without(before, field.annotation, tuple(field.metadata), left_out)
+        if remaining is GONE and name == ONLY_FOR and isinstance(value, PhaseSettings):
+            return GONE
         if remaining is GONE:
-            remaining = field.get_default(call_default_factory=True)
+            are_parts = isinstance(before, list) and isinstance(before[0], PartConfig)
+            remaining = [] if are_parts else field.get_default(call_default_factory=True)
         if remaining is not before and remaining != before:
             changes[name] = remaining
     return value.model_copy(update=changes) if changes else value
