@@ -176,6 +176,8 @@ training:
         ({**one_task(), "name": "a/b"}, "name: 'a/b' cannot be a file's or folder's name"),
         ({**one_task(), "training": {"betas": [0.9, 1]}}, "training.betas: Input should be less than 1"),
         ({**one_task(), "encoder": {"dropout": 1}}, "encoder.dropout: Input should be less than 1"),
+        ({**one_task(), "distill": {"gold": 2}}, "distill.gold: Input should be 'annealed' or less than or equal to 1"),
+        ({**one_task(), "evaluate": {"select": 2}}, "evaluate.select: Input should be less than 1 or 'auto' (found 2)"),
     ],
 )
 def test_impossible_values_are_refused(content: dict[str, Any], expected: str) -> None:

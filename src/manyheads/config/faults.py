@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from typing import Annotated, Any
@@ -21,8 +22,25 @@ def list_faults(faults: list[str], file: str, code: str = "bad-recipe") -> UserE
 
 def explain_faults(error: ValidationError, locations: SourceLocations, model: type[BaseModel]) -> UserError:
     """Every fault that a model found in a file, each with its key and line."""
-    faults = [_explain(dict(fault), locations, model) for fault in error.errors()]
+    faults = [_explain(fault, locations, model) for fault in _join_choices([dict(fault) for fault in error.errors()])]
     return list_faults(faults, locations.file)
+
+
+CHOICE = re.compile(r"literal\[.*\]|constrained-\w+")  # what pydantic calls a type, behind the key
+
+
+def _join_choices(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Where a value may be of several types ('annealed', or a number), pydantic has a fault for each: made one."""
+    joined: list[dict[str, Any]] = []
+    for fault in faults:
+        *key, choice = fault["loc"]
+        if joined and joined[-1]["loc"] == tuple(key) and CHOICE.fullmatch(str(choice)):
+            joined[-1]["msg"] += " or " + fault["msg"].removeprefix("Input should be ")
+        elif fault["type"] != "extra_forbidden" and CHOICE.fullmatch(str(choice)):
+            joined.append({**fault, "loc": tuple(key), "type": "choice"})
+        else:
+            joined.append(fault)
+    return joined
 
 
 def _explain(fault: dict[str, Any], locations: SourceLocations, model: type[BaseModel]) -> str:
