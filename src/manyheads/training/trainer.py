@@ -5,28 +5,23 @@ from __future__ import annotations
 import json
 import math
 import time
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from manyheads.console import duration
 from manyheads.errors import UserError
-from manyheads.inference.evaluate import Evaluation, with_calibration
-from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.scalarizers import Sum
 from manyheads.runs.log import LOG_FILE, RunLog
-from manyheads.runs.run import Run, evaluate_with_progress
+from manyheads.runs.run import Run
 from manyheads.runs.trackers import numbers_of
 from manyheads.storage.files import write_text
-from manyheads.tasks.kind import Calibration
 from manyheads.training.baselines import majority_baseline
-from manyheads.training.best_models import AVERAGED, OVERALL, RAW, BestModels, describe_choice, save_best
+from manyheads.training.best_models import OVERALL
 from manyheads.training.conflicts import ConflictMeter, Measured
 from manyheads.training.datasets import batches_of
+from manyheads.training.evaluator import Evaluator
 from manyheads.training.extension import earlier_fingerprint
-from manyheads.training.finish import DevPredictions, figures_before_training, predict_dev, predict_test
+from manyheads.training.finish import figures_before_training, predict_dev, predict_test
 from manyheads.training.frozen_cache import FrozenCache
 from manyheads.training.gradients.backward import Step
 from manyheads.training.gradients.non_finite import NonFiniteLoss, not_finite_error
@@ -48,10 +43,9 @@ from manyheads.training.state import (
     TrainingState,
     find_checkpoints,
 )
-from manyheads.training.summary import describe_evaluation, describe_run
+from manyheads.training.summary import describe_run
 from manyheads.training.teaching.cost import describe_cost, distillation_cost
-from manyheads.training.teaching.teachers import describe_left_out
-from manyheads.training.weight_averaging import averaging_entries, build_averaging
+from manyheads.training.weight_averaging import averaging_entries
 
 
 class Trainer:
@@ -71,12 +65,12 @@ class Trainer:
         if setup.teaching:
             self.data_fingerprints |= setup.teaching.fingerprints()
         self.machine = machine_facts(recipe, setup.processes)
-        self.progress, self.best, self.pausing = Progress(), BestModels(), PausedTasks()
+        self.progress, self.pausing = Progress(), PausedTasks()
+        self.evaluator = Evaluator(setup, folder, self.progress, self.write_log)
+        self.best, self.averaging = self.evaluator.best, self.evaluator.averaging
         self.conflicts = ConflictMeter(
             setup.backward, setup.datasets.train, schedule.batch_sizes, recipe.training.conflicts, recipe.seed
         )
-        self.averaging = build_averaging(recipe, model, folder)
-        self.dev_predictions = DevPredictions()
         self.state = TrainingState(
             {
                 "data": DataUnchanged(folder, {**self.data_fingerprints, **earlier_fingerprint(model)}),
@@ -133,7 +127,7 @@ class Trainer:
             prober = Prober(self.recipe, self.model, self.datasets, setup.reporter, setup.accelerator.autocast)
             probe = prober.run(setup.heads_taken_over)
             self.write_log({"event": "probe", **probe.to_json()})
-            self._say_evaluation(probe.selection, "frozen encoder + linear model  ")
+            self.evaluator.say(probe.selection, "frozen encoder + linear model  ")
         setup.processes.copy_from_main(list(self.model.head_states().values()))
         if self.averaging:
             self.averaging.average.restart()
@@ -220,87 +214,12 @@ class Trainer:
     def evaluate(self) -> None:
         """Evaluate, log, keep the model where it is the best so far; pause and resume tasks."""
         self.progress.changed_since_evaluation = False
-        evaluation = self._evaluate_model()
-        record = {"event": "evaluate", **evaluation.to_json(), "seen": self.progress.examples}
-        record |= self.schedule.passes_over(self.progress.step)
-        self._say_evaluation(evaluation)
-        if self.datasets.train_rows:
-            calibrated_train = with_calibration(self.datasets.train, evaluation.calibration)
-            train = self._evaluate_rows(calibrated_train, self.datasets.train_rows)
-            record |= {"train": train.metrics, "train_losses": train.losses}
-            self._say_evaluation(train, "on train  ")
-        averaged = None
-        if self.averaging:
-            averaged = self.averaging.evaluate(self._evaluate_model, self.datasets.selection)
-            record["averaged"] = averaged.to_json()
-            self._say_evaluation(averaged, "averaged weights  ")
-        self.write_log(record)
-        if not self.progress.step and not self.recipe.training.probe:
-            return  # an untrained model is not a candidate
-        if self.averaging and averaged:
-            about, write = self._about(averaged), self.setup.processes.main
-            self.averaging.keep_best(averaged, self.setup.encoder_folder, about, write)
-        tasks = {}
-        if self.recipe.checkpoint.best_per_task:
-            tasks = {name: self.model.tasks[name] for name in self.datasets.selection}
-        candidates = {RAW: evaluation}
-        if averaged:
-            candidates[AVERAGED] = averaged
-        beaten = self.best.update(candidates, tasks, self.progress.step)
-        if self.setup.processes.main:
-            self._save_best(candidates, beaten)
+        evaluation = self.evaluator.evaluate()
+        if evaluation is None:
+            return
         for record in self.pausing.update(self.recipe.tasks, self.model.tasks, evaluation, self.progress):
             self.write_log(record)
             self.setup.reporter.say(f"task {record['task']} {record['what']}")
-
-    def _save_best(self, candidates: dict[str, Evaluation], beaten: dict[str, str]) -> None:
-        """`beaten`: what has a new best → which of the candidates that is."""
-        for weights, evaluation in candidates.items():
-            names = [name for name, winner in beaten.items() if winner == weights]
-            applied: AbstractContextManager[dict[str, Any]] = nullcontext({})
-            if self.averaging:
-                applied = self.averaging.candidate(weights)
-            with applied as about_weights:
-                if OVERALL in names:
-                    self.dev_predictions.keep(weights == RAW and not self.averaging)
-                about = {**self._about(evaluation), **about_weights}
-                save_best(self.folder, names, self.model, self.setup.encoder_folder, about, evaluation.calibration)
-
-    def _evaluate_model(self) -> Evaluation:
-        fit = self.recipe.evaluate.calibrate
-        return self._evaluate_rows(self.datasets.selection, self.datasets.selection_rows, fit)
-
-    def _evaluate_rows(self, data: dict[str, TaskTokens], rows: dict[str, np.ndarray], fit: bool = False) -> Evaluation:
-        """The main process evaluates; all get the result, but for the calibration: it alone saves models."""
-        processes = self.setup.processes
-        content: dict[str, Any] | None = None
-        calibration: dict[str, Calibration] = {}
-        if processes.main:
-            evaluated = {name: data[name] for name in rows}
-            evaluation, predictions = evaluate_with_progress(
-                self.model, evaluated, self.recipe, self.setup.reporter, rows, fit
-            )
-            if data is self.datasets.selection:
-                self.dev_predictions.note(predictions)
-            content, calibration = evaluation.to_json(), evaluation.calibration
-        return Evaluation(**processes.tell(content), calibration=calibration)
-
-    def _say_evaluation(self, evaluation: Evaluation, prefix: str = "") -> None:
-        step, epoch = self.progress.step, self.schedule.epochs_begun(self.progress.step)
-        figures = describe_evaluation(evaluation, self.model.tasks)
-        self.setup.reporter.say(f"{prefix}step {step:,}  epoch {epoch}  {figures}")
-
-    def _about(self, evaluation: Evaluation) -> dict[str, Any]:
-        """What a model folder says of itself: which step, and the figures on which best/ and best-TASK/ are chosen."""
-        return {
-            "run": self.recipe.name,
-            "step": self.progress.step,
-            "epoch": self.schedule.epochs_begun(self.progress.step),
-            "chosen_on": describe_choice(evaluation, self.datasets),
-            "metrics": evaluation.metrics,
-            "overall": evaluation.overall,
-            **describe_left_out(self.datasets.left_out),
-        }
 
     # --- the log ---------------------------------------------------------------------------------------------------
 
@@ -369,7 +288,7 @@ class Trainer:
         run = Run(self.folder)
         self.cache.close()  # which is of the last phase's encoder
         model = run.model.to(self.setup.accelerator.device)
-        own_predictions = self.dev_predictions.of_best(self.datasets)
+        own_predictions = self.evaluator.dev_predictions.of_best(self.datasets)
         dev, calibration = predict_dev(model, self.folder, self.datasets, self.recipe, reporter, own_predictions)
         test = predict_test(model, self.folder, self.datasets, self.recipe, reporter)
         metrics = {"dev": dev, "model": run.about, **self._training_metrics()}
