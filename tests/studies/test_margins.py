@@ -207,6 +207,14 @@ def test_an_export_whose_calibration_has_no_after_is_refused(judged: OpenStudy, 
     assert refused.value.code == "not-an-export"
 
 
+def test_verdicts_before_the_last_seed_are_provisional(table: StudyTable, tmp_path: Path) -> None:
+    study = opened(tmp_path)
+    construct_results(study, tmp_path, rows=["alone", "as good"], predict=predict)
+    unfinished, _ = study.tables()
+    assert unfinished.missing == {"open": 3, "worse": 3}
+    assert [any("provisional" in line for line in footer(given)) for given in (unfinished, table)] == [True, False]
+
+
 def test_one_seed_gives_no_verdict(tmp_path: Path) -> None:
     study = opened(tmp_path, seeds=1)
     construct_results(study, tmp_path, predict=predict)

@@ -11,6 +11,10 @@ from manyheads.studies.tables import Grid, number
 
 DIGITS = 4  # margins are small
 NOT_JUDGED = "no verdict from one seed"
+PROVISIONAL = (
+    "Not all seeds are finished: verdicts are provisional. Who looks after every seed, and stops at a verdict that "
+    "suits, errs more than 5 times of 100."
+)
 
 
 def margins(table: StudyTable) -> Grid:
@@ -87,6 +91,8 @@ def about_margins(table: StudyTable, variance: str) -> list[str]:
     if judged.drawn_together:
         groups = "; ".join(" with ".join(names) for names in judged.drawn_together)
         lines.append(f"Tasks of the same dev rows are drawn together: {groups}.")
+    if table.missing:
+        lines.append(PROVISIONAL)
     lines += _provable(judged)
     lines += _needed_lines(judged)
     lines.append(_stated(judged))
