@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from manyheads import registry
 from manyheads.config.location import KeyPath
@@ -51,8 +52,10 @@ def _without(value: Any, annotation: Any, markers: tuple[Any, ...], left_out: se
     annotation, markers = _plain(annotation, markers, value)
     if isinstance(value, str):
         return GONE if _names_a_task(markers) and value in left_out else value
+    if isinstance(value, PartConfig):
+        return _part_without(value, markers, left_out)
     if isinstance(value, BaseModel):
-        return _model_without(value, markers, left_out)
+        return _model_without(value, left_out)
     if isinstance(value, list | dict) and value:
         return _collection_without(value, annotation, markers, left_out)
     return value
@@ -77,28 +80,36 @@ def _collection_without(value: Any, annotation: Any, markers: tuple[Any, ...], l
     return {key: child for key, child in kept_entries.items() if key in kept_keys} or GONE
 
 
-def _model_without(value: BaseModel, markers: tuple[Any, ...], left_out: set[str]) -> Any:
-    if isinstance(value, PartConfig):
-        options = {}
-        for path, option, annotation, option_markers in _children(value, None, markers):
-            remaining = _without(option, annotation, option_markers, left_out)
-            if remaining is not GONE:
-                options[path[-1]] = remaining
-            elif path[-1] == ONLY_FOR:
-                return GONE
-        return value.model_copy(update={"options": options}) if options != value.options else value
+def _part_without(value: PartConfig, markers: tuple[Any, ...], left_out: set[str]) -> Any:
+    options = {}
+    for path, option, annotation, option_markers in _children(value, None, markers):
+        remaining = _without(option, annotation, option_markers, left_out)
+        if remaining is not GONE:
+            options[path[-1]] = remaining
+        elif path[-1] == ONLY_FOR:
+            return GONE
+    return value.model_copy(update={"options": options}) if options != value.options else value
+
+
+def _model_without(value: BaseModel, left_out: set[str]) -> Any:
     changes = {}
     for name, field in type(value).model_fields.items():
         before = getattr(value, name)
         remaining = _without(before, field.annotation, tuple(field.metadata), left_out)
-        if remaining is GONE and name == ONLY_FOR and isinstance(value, PhaseSettings):
-            return GONE
         if remaining is GONE:
-            are_parts = isinstance(before, list) and isinstance(before[0], PartConfig)
-            remaining = [] if are_parts else field.get_default(call_default_factory=True)
+            if name == ONLY_FOR and isinstance(value, PhaseSettings):
+                return GONE
+            remaining = _nothing_in_place_of(before, field)
         if remaining is not before and remaining != before:
             changes[name] = remaining
     return value.model_copy(update=changes) if changes else value
+
+
+def _nothing_in_place_of(before: Any, field: FieldInfo) -> Any:
+    """No parts in place of some, where a phase has others than the recipe; of all else the default."""
+    if isinstance(before, list) and isinstance(before[0], PartConfig):
+        return []
+    return field.get_default(call_default_factory=True)
 
 
 Child = tuple[KeyPath, Any, Any, tuple[Any, ...]]  # where it stands, its value, its type, what its type is marked with

@@ -91,12 +91,8 @@ def assemble(recipe: Recipe, reporter: Reporter, resumed: Path | None = None, to
     model.to(accelerator.device).train()
     datasets = _tokenise(recipe, loaded, tokenizer)
     to_come = teachers_to_come(recipe) if to_distill else {}
-    datasets.notes.extend(f"{name}: {sentence}" for name, sentence in to_come.items())
+    datasets.notes.extend(_teacher_notes(recipe, to_come, to_distill))
     teaching = build_teaching(recipe, loaded, datasets.train, to_come)
-    if not (to_distill or recipe.teachers) and recipe.distill != DistillSettings():
-        datasets.notes.append(
-            "no task has teachers, so `distill` changes nothing; `manyheads distill` trains them first"
-        )
     budget = recipe.training.budget
     if budget is not None and budget.minutes is not None:
         one_pass = sum(map(datasets.pass_size, datasets.train))
@@ -233,6 +229,13 @@ def _truncation_notes(model: ManyHeads, datasets: Datasets) -> Iterator[str]:
             count = data.too_long(model)
             if count:
                 yield f"{name}: {count:,} of {len(data):,} {split} inputs are cut to {model.max_length} tokens"
+
+
+def _teacher_notes(recipe: Recipe, to_come: dict[str, str], to_distill: bool) -> Iterator[str]:
+    for name, sentence in to_come.items():
+        yield f"{name}: {sentence}"
+    if not (to_distill or recipe.teachers) and recipe.distill != DistillSettings():
+        yield "no task has teachers, so `distill` changes nothing; `manyheads distill` trains them first"
 
 
 def _both_orders_notes(model: ManyHeads, datasets: Datasets) -> Iterator[str]:
