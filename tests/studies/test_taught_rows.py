@@ -110,6 +110,8 @@ def test_the_student_of_a_teacher_that_failed_is_not_started(study: Path, toy_da
     [
         ({"taught_by": "alnoe"}, VARIANTS["alone"], "variants.taught.taught_by: no row 'alnoe'. Did you mean 'alone'?"),
         ({"taught_by": "alone"}, {}, "'alone' has one run of all tasks"),
+        ({"taught_by": "alone", "distill.folds": 2}, VARIANTS["alone"], "'taught': distill.folds is for"),
+        ({"taught_by": "alone", "distill.tasks": ["near"]}, VARIANTS["alone"], "'taught': distill.tasks is for"),
         ({"taught_by": "alone"}, {**VARIANTS["alone"], "taught_by": "alone"}, "'alone' has teachers itself"),
     ],
 )

@@ -16,7 +16,7 @@ from manyheads.studies.folder import RunStatus, StudyFolder, run_status
 from manyheads.studies.load import load_study
 from manyheads.studies.ranked_layers import describe_layers, ranked_layers
 from manyheads.studies.store import Result
-from manyheads.studies.teachers import about_teachers, check_taught_by, identify_runs
+from manyheads.studies.teachers import about_teachers, check_students, check_taught_by, identify_runs
 from manyheads.studies.transfer import TransferMatrix, baseline_rows, transfer_matrix
 from manyheads.studies.validation import (
     check_budgets,
@@ -129,6 +129,7 @@ class OpenStudy:
         check_overrides(self.study, self.overrides)
         check_row_names(self.study, self.all_rows)
         check_taught_by(self.study, self.all_rows)
+        check_students(self.study, self.runs)
         tasks: list[str] = []
         for _, planned in self.runs:
             tasks += [name for name in planned.recipe.tasks if name not in tasks]

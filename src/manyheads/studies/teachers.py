@@ -6,7 +6,7 @@ seeds share their teachers, so the variance over seeds does not include the choi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from manyheads.errors import UserError, nearest
@@ -37,6 +37,18 @@ def check_taught_by(study: Study, rows: Sequence[Row]) -> None:
             )
         if teachers.taught_by is not None:
             raise UserError(f"{location}: '{teachers.name}' has teachers itself.", code="taught-teachers")
+
+
+def check_students(study: Study, runs: Iterable[IdentifiedRun]) -> None:
+    """`manyheads distill` makes teachers for some tasks, or folds. Here they are the runs of a row, for every task."""
+    for _, planned in runs:
+        for key in ("folds", "tasks"):
+            if planned.teachers and getattr(planned.recipe.distill, key) is not None:
+                raise UserError(
+                    f"{study.location('variants')}: '{planned.row}': distill.{key} is for `manyheads distill`, and "
+                    "would change nothing here: with taught_by the runs of a row teach all their tasks. Leave it out.",
+                    code="not-in-study",
+                )
 
 
 def identify_runs(planned_runs: Sequence[PlannedRun], rows: Sequence[Row]) -> list[IdentifiedRun]:
