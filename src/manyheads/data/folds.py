@@ -71,8 +71,15 @@ class Folds:
 
     def are_unseen(self, texts: tuple[Strings, ...], fold: Fold) -> np.ndarray:
         """[texts] whether none of them is that of a row outside a fold: a model trained without it has not seen it."""
-        seen = set(self._keys(self.rows.take(np.flatnonzero(~self.contain(fold))).texts))
+        if not len(texts[0]):
+            return np.zeros(0, dtype=bool)
+        in_fold = self.contain(fold).tolist()
+        seen = {key for key, is_left_out in zip(self._row_keys, in_fold, strict=True) if not is_left_out}
         return np.array([key not in seen for key in self._keys(texts)], dtype=bool)
+
+    @cached_property
+    def _row_keys(self) -> list[TextKey]:
+        return self._keys(self.rows.texts)
 
     def _keys(self, texts: tuple[Strings, ...]) -> list[TextKey]:
         """Equal for texts that are one text to `_groups`."""
