@@ -26,6 +26,7 @@ from manyheads.tokens.packing import PackedTokens, Sequence, merge_equal
 from manyheads.training.gradients.backward import Backward
 from manyheads.training.gradients.combination import Combination
 from manyheads.training.setup import assemble
+from manyheads.training.summary import describe_run
 
 pytestmark = pytest.mark.numeric
 
@@ -285,6 +286,29 @@ def test_tasks_on_one_file_draw_the_same_rows_and_skip_blanks(
     for task, rows in seen.items():
         labelled = setup.datasets.train[task].examples.labelled
         assert sorted(rows) == np.flatnonzero(labelled).tolist(), "every labelled row exactly once in a pass"
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["columns named", "columns recognised"])
+def test_a_task_alone_has_the_splits_that_it_has_beside_those_that_were_left_out(
+    toy_recipe: Callable[..., dict[str, Any]], toy_data: Path, named: bool
+) -> None:
+    write_stars(toy_data)
+    tasks = star_tasks()
+    if not named:
+        del tasks["stars"]["text"]
+        del tasks["polarity"]["text"]
+    together = load_tasks(load_recipe(toy_recipe(tasks=tasks, evaluate={"select": 0.3})))
+    alone = load_recipe(toy_recipe(tasks=tasks, evaluate={"select": 0.3}), {"tasks": ["polarity"]})
+    assert alone.tasks["polarity"].row_group == "stars+polarity", "which the run's recipe keeps"
+    polarity, polarity_together = load_tasks(alone)["polarity"], together["polarity"]
+    for split in ("train", "select", "dev"):
+        rows, rows_together = getattr(polarity, split), getattr(polarity_together, split)
+        assert rows.ids.to_pylist() == rows_together.ids.to_pylist(), split
+    setup = assemble(alone, Reporter(quiet=True))
+    lines = describe_run(alone, toy_data, setup.model, setup.datasets, setup.schedule)
+    assert not any("same rows" in line for line in lines)
+    both = load_recipe(toy_recipe(tasks=tasks), {"tasks": ["polarity", "stars"]})
+    assert both.tasks["polarity"].row_group is None, "nothing was left out"
 
 
 def test_rows_drawn_together_are_encoded_once(

@@ -225,6 +225,10 @@ class TaskSettings(Model):
     """Measure on at most so many rows of dev, a random part that is the same for every seed."""
     without_fold: Fold | None = None
     """Train without one fold of train: so a model is trained that can predict those rows as it would new ones."""
+    row_group: str | None = None
+    """The name under which the rows of train are drawn and held out. By default the tasks that read the same rows,
+    'coarse+fine', also where `tasks=[fine]` leaves some of them out: so a task alone has the splits that it has beside
+    them."""
     layer_factors: LayerFactors | None = None
     """Factors on what this task sends to the encoder's layers, by default 1 everywhere; what they multiply
     training.layer_factors_on says."""

@@ -26,6 +26,7 @@ from manyheads.tasks.extension import extension_faults
 from manyheads.tasks.kind import Kind, LabelDeclaration, Labels, all_kinds, find_kind
 from manyheads.tasks.part_compatibility import brought_pooling, ignores_order
 from manyheads.tasks.part_defaults import ENCODINGS, HEADS, OUTPUTS, PartDefaults, encoding_case, text_case
+from manyheads.tasks.same_rows import with_row_groups
 from manyheads.tasks.task import PARTS, Task
 
 
@@ -37,12 +38,23 @@ def load_recipe(
     `overrides_from` is what messages call them.
     """
     recipe = read_recipe(source, overrides, overrides_from)
+    if overrides and isinstance(overrides.get("tasks"), list):
+        recipe = with_row_groups(recipe, _all_tasks(source, overrides))
     faults = [*recipe_faults(recipe), *extension_faults(recipe)]
     if faults:
         lines = [f"{recipe.location(*fault.path)}: {fault.reason}" for fault in faults]
         has_own_code = len(faults) == 1 and faults[0].code != INCOMPATIBLE
         raise list_faults(lines, recipe.file, faults[0].code if has_own_code else "bad-recipe")
     return recipe
+
+
+def _all_tasks(source: str | Path | dict[str, Any], overrides: dict[str, Any]) -> dict[str, TaskSettings]:
+    """Also those that `tasks=[…]` leaves out; none where the recipe has faults with them, which are not asked about."""
+    others = {key: value for key, value in overrides.items() if key != "tasks"}
+    try:
+        return read_recipe(source, others).tasks
+    except UserError:
+        return {}
 
 
 # --- labels -----------------------------------------------------------------------------------------------------

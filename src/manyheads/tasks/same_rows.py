@@ -13,7 +13,8 @@ from manyheads.errors import UserError
 
 
 def same_rows(recipe: Recipe) -> dict[str, str]:
-    """Tasks that read the same columns of the same train files, by the name of these rows: 'stars+polarity'.
+    """Tasks that read the same columns of the same train files, by the name of these rows: 'stars+polarity'. A task
+    alone where its recipe names its rows.
 
     Either all of them name dev data or none: else one would train on rows that another holds out.
     """
@@ -29,14 +30,37 @@ def same_rows(recipe: Recipe) -> dict[str, str]:
                 {**source.layout, **source.changed((*TREE_KEYS, *TRAIN_KEYS))} for source in settings.sources("train")
             ]
             taught = (settings.unlabelled, settings.without_fold)
-            parts = (settings.id, settings.dev is None, settings.max_train, layouts, taught)
+            parts = (settings.row_group, settings.id, settings.dev is None, settings.max_train, layouts, taught)
             key = (_train_files(recipe, settings), *map(str, parts), *text)
             readers.setdefault(key, []).append(name)
     row_groups = {}
     for names in readers.values():
-        if len(names) > 1:
-            row_groups.update(dict.fromkeys(names, "+".join(names)))
+        row_group = recipe.tasks[names[0]].row_group
+        if row_group is None and len(names) > 1:
+            row_group = "+".join(names)
+        if row_group is not None:
+            row_groups.update(dict.fromkeys(names, row_group))
     return row_groups
+
+
+def with_row_groups(recipe: Recipe, all_tasks: dict[str, TaskSettings]) -> Recipe:
+    """The recipe in which tasks have the splits that they have beside tasks which `tasks=[…]` left out.
+
+    Rows are held out by the name of all tasks that read them: without this a task alone would train on other rows.
+    """
+    files = {_train_files(recipe, settings) for settings in recipe.tasks.values()}
+    readers: dict[str, TaskSettings] = {}
+    for name, settings in all_tasks.items():
+        if _train_files(recipe, settings) in files:
+            readers[name] = settings
+    row_groups = same_rows(recipe.model_copy(update={"tasks": readers}))
+    tasks: dict[str, TaskSettings] = {}
+    for name, settings in recipe.tasks.items():
+        row_group = row_groups.get(name)
+        if row_group is not None and set(row_group.split("+")) - set(recipe.tasks):
+            settings = settings.model_copy(update={"row_group": row_group})
+        tasks[name] = settings
+    return recipe.model_copy(update={"tasks": tasks})
 
 
 def _train_files(recipe: Recipe, settings: TaskSettings) -> str:

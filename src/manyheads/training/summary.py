@@ -8,6 +8,7 @@ from typing import Any
 
 from manyheads.config.recipe import Recipe
 from manyheads.config.training import CombineSettings
+from manyheads.console import counted
 from manyheads.inference.evaluate import Evaluation
 from manyheads.model.multitask import ManyHeads
 from manyheads.parts.metrics import primary
@@ -68,11 +69,17 @@ def _describe_common_rows(datasets: Datasets, schedule: Schedule) -> list[str]:
     """Which tasks read the same rows, and whether they are drawn together."""
     lines = []
     steps = range(min(schedule.steps, LOOKED_AT))
-    for names in sorted({data.row_group for data in datasets.train.values() if data.row_group}):
+    readers: dict[str, list[str]] = {}
+    for name, data in datasets.train.items():
+        if data.row_group is not None:
+            readers.setdefault(data.row_group, []).append(name)
+    for _, names in sorted(readers.items()):
+        if len(names) == 1:
+            continue
         drawn = "but are not drawn together, because of the sampler or different batch sizes"
-        if any(_drawn_together(schedule, step, set(names.split("+"))) for step in steps):
+        if any(_drawn_together(schedule, step, set(names)) for step in steps):
             drawn = "drawn together and encoded once"
-        lines.append(f"tasks {names.replace('+', ', ')} read the same rows: {drawn}")
+        lines.append(f"tasks {', '.join(names)} read the same rows: {drawn}")
     return lines
 
 
@@ -96,8 +103,7 @@ def _describe_phases(recipe: Recipe, schedule: Schedule) -> list[str]:
 
 def _describe_length(recipe: Recipe, schedule: Schedule) -> str:
     cut = "a part of " if schedule.steps < schedule.uncut_steps else ""
-    epochs = len(schedule.epoch_ends)
-    length = f"{schedule.steps:,} steps, {cut}{epochs} epoch{'s' if epochs > 1 else ''}"
+    length = f"{counted(schedule.steps, 'step')}, {cut}{counted(len(schedule.epoch_ends), 'epoch')}"
     if cut and len(recipe.phases or []) > len(schedule.phases):
         length += ", later phases left out by training.max_steps"
     return length
