@@ -79,6 +79,11 @@ class Job:
         return duration((time.monotonic() - self.began) / completed_here * (self.total - self.completed))
 
 
+def counted(count: int, noun: str) -> str:
+    """'1 step', '8,076 steps'"""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """0:42, 12:05, 3:00:00."""
     minutes, seconds_left = divmod(round(seconds), 60)

@@ -112,7 +112,7 @@ def test_only_local_python_files_are_taken(recipe_file: Callable[..., Path]) -> 
     for name in ("https://example.org/parts.py", "absent.py", "mood.csv"):
         refused = manyheads("train", recipe_file(imports=[name]))
         check_refused(refused, "recipe.yaml:", "takes local files only", "[no-such-import]")
-    check_refused(manyheads("train", recipe_file(imports={"a": 1})), "imports: Input should be a valid list")
+    check_refused(manyheads("train", recipe_file(imports={"a": 1})), "imports: expected a list")
 
 
 HEADER = "from manyheads import register\nfrom manyheads.parts.losses import Loss\n"

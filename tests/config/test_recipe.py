@@ -87,7 +87,8 @@ def test_parts_are_a_name_or_a_name_with_options() -> None:
     task = load_recipe(one_task(encoding={"name": "cross", "segments": "false"}, loss="mse")).tasks["t"]
     assert task.encoding is not None
     assert (task.encoding.name, task.encoding.options) == ("cross", {"segments": False})
-    assert task.encoding.build("encodings", 16).segments is False
+    (frame,) = task.encoding.build("encodings", 16).frames
+    assert frame.segments is False
     assert task.loss is not None
     assert (task.loss.name, task.loss.options) == ("mse", {})
 
@@ -149,8 +150,7 @@ training:
         "mine.yaml:16: tasks.mood.predictions.format: Input should be 'csv' or 'course' (found 'xml')",
         "mine.yaml:17: tasks.far.train: missing.",
         "mine.yaml:19: sampler: 'batch-round-robin' has no option 'untl'. Did you mean 'until'? Known: step, until.",
-        "mine.yaml:23: training.epochs: Input should be a valid integer, unable to parse string as an integer "
-        "(found 'many')",
+        "mine.yaml:23: training.epochs: expected a whole number (found 'many')",
     ]
 
 
@@ -173,6 +173,13 @@ training:
             one_task(predictions={"file": "x.csv"}),
             "tasks.t.predictions.file: 'x.csv': expected a file's name with {split}",
         ),
+        ({**one_task(), "budget": {"minutes": 8}}, "budget: unknown key. Did you mean 'training.budget'? Known: "),
+        ({**one_task(), "label": "mood"}, "label: unknown key. Did you mean 'tasks.NAME.label'? Known: "),
+        (
+            {**one_task(), "training": {"budget": 8}},
+            "training.budget: expected a mapping with examples, minutes, passes, steps (found 8)",
+        ),
+        ({**one_task(), "report": "maybe"}, "report: expected true or false (found 'maybe')"),
         ({**one_task(), "name": "a/b"}, "name: 'a/b' cannot be a file's or folder's name"),
         ({**one_task(), "training": {"betas": [0.9, 1]}}, "training.betas: Input should be less than 1"),
         ({**one_task(), "encoder": {"dropout": 1}}, "encoder.dropout: Input should be less than 1"),

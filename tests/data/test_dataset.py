@@ -160,6 +160,17 @@ def test_twenty_bad_rows_are_shown_and_the_others_counted(tmp_path: Path) -> Non
     assert more == "  … and 5 more"
 
 
+def test_advice_that_all_bad_rows_share_is_given_once(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("text,label\na,0\nb,1\nc,0|1\nd,1|2\n")
+    assert refusal(tmp_path, "x.csv") == [
+        "recipe.yaml:3: tasks.t.train: 2 bad rows of 4:",
+        "  x.csv:4: label '0|1' is several classes with '|' between them",
+        "  x.csv:5: label '1|2' is several classes with '|' between them",
+        "Where a row may have several classes, set `kind: multi-label`.",
+        "Mend the file, or set `bad_rows: skip` (for the task, or under `data`) to leave them out.",
+    ]
+
+
 def test_either_text_of_a_pair_may_be_the_empty_one(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text(
         '{"a": "x", "b": null, "l": 1}\n{"a": NaN, "b": "y", "l": 1}\n{"a": "x", "l": 1}\n'

@@ -82,11 +82,30 @@ def test_minutes_count_the_evaluations_of_averaged_weights(toy_recipe: ToyRecipe
         training = {"probe": probe, "average_weights": averaging}
         recipe = load_recipe(toy_recipe(training=training, evaluate={"select": 0.25}))
         datasets = assemble(recipe, QUIET).datasets
-        predicted[averaging] = evaluated_tokens(recipe, datasets, epochs=3)
+        predicted[averaging] = evaluated_tokens(recipe, datasets, evaluations=3)
     selection, dev = tokens_of(datasets.selection, datasets.selection_rows), tokens_of(datasets.dev)
     baseline = (selection + dev) * probe
     assert predicted[None] == baseline + (3 + probe) * selection + dev
     assert predicted[0.99] == baseline + 2 * ((3 + probe) * selection + dev)
+
+
+def test_a_plans_time_holds_the_probe_and_every_evaluation(
+    toy_recipe: ToyRecipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a token that is predicted takes a second, and a step none."""
+    monkeypatch.setattr("manyheads.training.plan.time_prediction", lambda *_: 1.0)
+    monkeypatch.setattr("manyheads.training.plan._time_steps", lambda *_: 0.0)
+    for probe in (False, True):
+        recipe = load_recipe(
+            toy_recipe(training={"epochs": 2, "probe": probe}, evaluate={"select": 0.25, "train_examples": 5})
+        )
+        setup = assemble(recipe, QUIET)
+        datasets = setup.datasets
+        selection, dev = tokens_of(datasets.selection, datasets.selection_rows), tokens_of(datasets.dev)
+        seconds = 2 * (selection + tokens_of(datasets.train, datasets.train_rows)) + dev
+        if probe:  # its pass, what it begins with, and the baseline
+            seconds += 1.25 * probe_tokens_read(setup.model, datasets, 200_000) + selection + (selection + dev)
+        assert make_plan(recipe).seconds == pytest.approx(seconds), probe
 
 
 def tokens_of(data: dict[str, TaskTokens], rows: dict[str, np.ndarray] | None = None) -> int:
@@ -106,7 +125,7 @@ def test_what_fits_into_minutes(toy_recipe: ToyRecipe, monkeypatch: pytest.Monke
     setup = assemble(with_examples(recipe, 8), QUIET)
     model, datasets = setup.model, setup.datasets
     all_tokens = tokens_of(datasets.train)
-    evaluated = evaluated_tokens(recipe, datasets, epochs=1)
+    evaluated = evaluated_tokens(recipe, datasets, evaluations=1)
     one_pass = sum(map(len, datasets.train.values()))
 
     def fit(example: float, token: float) -> MeasuredBudget:
@@ -129,6 +148,7 @@ def test_what_fits_into_minutes(toy_recipe: ToyRecipe, monkeypatch: pytest.Monke
     slowest = fit(example=100, token=600 / evaluated)
     assert slowest.probe_tokens == 1
     assert slowest.describe(10).startswith("warning: budget: 10 minutes are too few on this machine: it takes 10:")
+    assert "tasks.near.max_dev" in slowest.describe(10), "whose dev has the most tokens"
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from manyheads import Run, load_recipe, train
-from manyheads.console import Reporter
+from manyheads.console import Job, Reporter
 from manyheads.inference.evaluate import evaluate_model
 from manyheads.training.probe import Prober
 from manyheads.training.setup import Setup, assemble
@@ -48,6 +48,22 @@ def test_a_linear_head_starts_at_the_minimum_of_its_loss(toy_recipe: ToyRecipe) 
     for name, parameter in setup.model.encoder.named_parameters():
         assert torch.equal(parameter, dict(random.model.encoder.named_parameters())[name]), "the encoder is untouched"
         assert parameter.requires_grad == dict(random.model.encoder.named_parameters())[name].requires_grad
+
+
+def test_the_baselines_evaluation_has_a_progress_bar(toy_recipe: ToyRecipe) -> None:
+    """On a large dev set it takes as long as the probe itself."""
+    jobs: list[tuple[str, int]] = []
+
+    class Recorder(Reporter):
+        def job(self, name: str, total: int, completed: int = 0, delay: float = 0.0) -> Job:
+            jobs.append((name, total))
+            return super().job(name, total, completed, delay)
+
+    recipe = load_recipe(toy_recipe(training=PROBED, evaluate={"select": 0.25}))
+    setup = assemble(recipe, Recorder(quiet=True))
+    Prober(recipe, setup.model, setup.datasets, setup.reporter).run(set())
+    evaluated = [sum(map(len, data.values())) for data in (setup.datasets.selection, setup.datasets.dev)]
+    assert [total for name, total in jobs if name == "evaluate"] == evaluated
 
 
 @pytest.mark.slow

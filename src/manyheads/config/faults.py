@@ -9,8 +9,24 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ValidationError
 
+from manyheads.config.keys import EACH, recipe_keys
 from manyheads.config.location import KeyPath, SourceLocations
 from manyheads.errors import UserError, nearest
+
+# pydantic's name of a fault → the same without the words of its library
+EXPECTED = {
+    "dict_type": "expected a mapping",
+    "model_type": "expected a mapping",
+    "list_type": "expected a list",
+    "float_type": "expected a number",
+    "float_parsing": "expected a number",
+    "int_type": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "bool_type": "expected true or false",
+    "bool_parsing": "expected true or false",
+    "string_type": "expected a text",
+}
 
 
 def list_faults(faults: list[str], file: str, code: str = "bad-recipe") -> UserError:
@@ -46,16 +62,33 @@ def _join_choices(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _explain(fault: dict[str, Any], locations: SourceLocations, model: type[BaseModel]) -> str:
     path: KeyPath = fault["loc"]
     if fault["type"] == "extra_forbidden":
-        message = f"unknown key.{nearest(str(path[-1]), _known_keys(path[:-1], model))}"
+        known_keys = _known_keys(path[:-1], model)
+        elsewhere = _elsewhere(str(path[-1]), model)
+        if elsewhere is None:
+            message = f"unknown key.{nearest(str(path[-1]), known_keys)}"
+        else:
+            message = f"unknown key. Did you mean '{elsewhere}'?{nearest('', known_keys)}"
     elif fault["type"] == "missing":
         message = "missing."
         if path == ("tasks",):
             message = "missing. A recipe needs at least one task with its training data."
     else:
-        message = fault["msg"].removeprefix("Value error, ")
+        message = EXPECTED.get(fault["type"], fault["msg"].removeprefix("Value error, "))
+        if fault["type"] == "model_type":
+            message += f" with {', '.join(sorted(_known_keys(path, model)))}"
         if fault["type"] != "value_error":
             message += f" (found {fault['input']!r})"
     return f"{locations.location(path)}: {message}"
+
+
+def _elsewhere(key: str, model: type[BaseModel]) -> str | None:
+    """Where a key of this name stands: 'training.budget' for 'budget', 'tasks.NAME.label' for 'label'."""
+    paths = [known.name.split(".") for known in recipe_keys(model)]
+    fitting = [path for path in paths if path[-1] == key and len(path) > 1]
+    if not fitting:
+        return None
+    nearest_path = min(fitting, key=lambda path: (path.count(EACH), len(path)))
+    return ".".join(nearest_path).replace(EACH, "NAME")
 
 
 def _known_keys(path: KeyPath, model: type[BaseModel]) -> list[str]:

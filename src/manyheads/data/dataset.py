@@ -191,6 +191,18 @@ def _labels_by_piece(raw: Table, reader: LabelReader, bad: list[BadRow], blanks:
 
 def _list_bad_rows(raw: Table, bad: list[BadRow]) -> str:
     rows = "1 bad row" if len(bad) == 1 else f"{len(bad)} bad rows"
-    shown = "".join(f"\n  {raw.sources[one.file]}:{one.line}: {one.reason}" for one in bad[:SHOWN_BAD_ROWS])
-    more = f"\n  … and {len(bad) - SHOWN_BAD_ROWS} more" if len(bad) > SHOWN_BAD_ROWS else ""
-    return f"{rows} of {len(raw) + len(raw.bad)}:{shown}{more}"
+    advice = _common_advice(bad)
+    lines = [f"{rows} of {len(raw) + len(raw.bad)}:"]
+    for row in bad[:SHOWN_BAD_ROWS]:
+        lines.append(f"  {raw.sources[row.file]}:{row.line}: {row.reason.removesuffix(advice)}")
+    if len(bad) > SHOWN_BAD_ROWS:
+        lines.append(f"  … and {len(bad) - SHOWN_BAD_ROWS} more")
+    if advice:
+        lines.append(f"{advice[2].upper()}{advice[3:]}.")
+    return "\n".join(lines)
+
+
+def _common_advice(bad: list[BadRow]) -> str:
+    """What all reasons of several bad rows say at their end, from the '; ' on: it is said once."""
+    ends = {row.reason[row.reason.rindex("; ") :] if "; " in row.reason else "" for row in bad}
+    return ends.pop() if len(bad) > 1 and len(ends) == 1 else ""

@@ -40,13 +40,15 @@ class MeasuredBudget:
     examples: int
     probe_tokens: int  # of each task
     other_seconds: float  # for the probe and all evaluations
+    largest_dev: str  # the task whose dev has the most tokens
 
     def describe(self, minutes: float) -> str:
         other = f"{duration(self.other_seconds)} for the probe and evaluations"
         if self.other_seconds > PLANNED_SHARE * 60 * minutes:
             return (
-                f"warning: budget: {minutes:g} minutes are too few on this machine: it takes {other} alone; fewer dev "
-                f"rows (max_dev) would take less. It trains on {self.examples:,} examples."
+                f"warning: budget: {minutes:g} minutes are too few on this machine: it takes {other} alone. Fewer dev "
+                f"rows would take less, above all tasks.{self.largest_dev}.max_dev. It trains on {self.examples:,} "
+                "examples."
             )
         return f"budget: {minutes:g} minutes are about {self.examples:,} examples on this machine, and {other}"
 
@@ -88,7 +90,7 @@ def measure_budget(
     assert budget is not None
     assert budget.minutes is not None
     training_seconds = _time_steps(recipe, model, datasets, schedule, autocast, processes, teaching)
-    speed = Speed(training_seconds, _time_predictions(recipe, model, datasets))
+    speed = Speed(training_seconds, time_prediction(recipe, model, datasets))
     measured = fit_into(recipe, model, datasets, speed)
     return MeasuredBudget(**processes.tell(vars(measured)))
 
@@ -98,13 +100,12 @@ def fit_into(recipe: Recipe, model: ManyHeads, datasets: Datasets, speed: Speed)
     assert budget is not None
     assert budget.minutes is not None
     seconds = PLANNED_SHARE * 60 * budget.minutes
-    probe_tokens, probe_seconds = recipe.training.probe_tokens, 0.0
-    if recipe.training.probe:
-        most_seconds = PROBE_SHARE * (seconds - speed.token * evaluated_tokens(recipe, datasets, epochs=1))
-        probe_seconds = SOLVING * speed.token * probe_tokens_read(model, datasets, probe_tokens)
-        while probe_seconds > most_seconds and probe_tokens > LEAST_PROBE_TOKENS:
-            probe_tokens = max(LEAST_PROBE_TOKENS, probe_tokens // 2)
-            probe_seconds = SOLVING * speed.token * probe_tokens_read(model, datasets, probe_tokens)
+    probe_tokens = recipe.training.probe_tokens
+    probe_seconds = speed.token * probe_work(recipe, model, datasets, probe_tokens)
+    most_seconds = PROBE_SHARE * (seconds - speed.token * evaluated_tokens(recipe, datasets, evaluations=1))
+    while probe_seconds > most_seconds and probe_tokens > LEAST_PROBE_TOKENS:
+        probe_tokens = max(LEAST_PROBE_TOKENS, probe_tokens // 2)
+        probe_seconds = speed.token * probe_work(recipe, model, datasets, probe_tokens)
     one_pass = sum(map(datasets.pass_size, datasets.train))
     examples, epochs, other_seconds = 0.0, 1, 0.0
     for _ in range(3):  # more epochs are evaluated more often
@@ -112,21 +113,34 @@ def fit_into(recipe: Recipe, model: ManyHeads, datasets: Datasets, speed: Speed)
         examples = (seconds - other_seconds) / speed.example
         epochs = max(1, round(examples / one_pass))
     smallest = recipe.training.batch_size * recipe.training.accumulate
-    return MeasuredBudget(max(smallest, round(examples)), probe_tokens, other_seconds)
+    dev_tokens = {name: _tokens_of(data, np.arange(len(data))) for name, data in datasets.dev.items()}
+    largest_dev = max(dev_tokens, key=dev_tokens.__getitem__)
+    return MeasuredBudget(max(smallest, round(examples)), probe_tokens, other_seconds, largest_dev)
 
 
-def evaluated_tokens(recipe: Recipe, datasets: Datasets, epochs: int) -> int:
-    """m, of so many epochs: every evaluation is of averaged weights too, where there are any."""
-    selection = dev = 0
+def probe_work(recipe: Recipe, model: ManyHeads, datasets: Datasets, most_tokens: int | None = None) -> float:
+    """How many tokens can be predicted in the time that the probe takes: 1.25·p, and nothing without one."""
+    if not recipe.training.probe:
+        return 0.0
+    return SOLVING * probe_tokens_read(model, datasets, most_tokens or recipe.training.probe_tokens)
+
+
+def evaluated_tokens(recipe: Recipe, datasets: Datasets, evaluations: int) -> int:
+    """m, of so many evaluations while training: each is of averaged weights too, where there are any."""
+    selection = dev = train = test = 0
     for name, rows in datasets.selection_rows.items():
         selection += _tokens_of(datasets.selection[name], rows)
     for data in datasets.dev.values():
         dev += _tokens_of(data, np.arange(len(data)))
-    evaluations, baseline = epochs, 0
+    for name, rows in datasets.train_rows.items():
+        train += _tokens_of(datasets.train[name], rows)
+    for data in datasets.test.values():
+        test += _tokens_of(data, np.arange(len(data)))
+    baseline = 0
     if recipe.training.probe:
         evaluations += 1  # of what the probe begins with
         baseline = selection + dev
-    return baseline + models_evaluated(recipe) * (evaluations * selection + dev)
+    return baseline + models_evaluated(recipe) * (evaluations * selection + dev) + evaluations * train + test
 
 
 def _tokens_of(data: TaskTokens, rows: np.ndarray) -> int:
@@ -184,7 +198,7 @@ def _forget_gradients(*modules: torch.nn.Module) -> None:
         module.zero_grad(set_to_none=True)
 
 
-def _time_predictions(recipe: Recipe, model: ManyHeads, datasets: Datasets) -> float:
+def time_prediction(recipe: Recipe, model: ManyHeads, datasets: Datasets) -> float:
     """Seconds per token that is predicted."""
     rows = {name: fixed_subset(datasets.train[name], TIMED_EXAMPLES, recipe.seed) for name in datasets.dev}
     data = {name: datasets.train[name] for name in rows}

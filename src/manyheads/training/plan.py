@@ -13,24 +13,22 @@ import numpy as np
 import torch
 
 from manyheads.config.recipe import Recipe
-from manyheads.console import Reporter, duration
-from manyheads.inference.predict import predict_tasks
+from manyheads.console import Reporter, counted, duration
 from manyheads.model.multitask import ManyHeads
 from manyheads.seeding import generator
 from manyheads.training.datasets import Datasets, batches_of
 from manyheads.training.frozen_cache import FrozenCache
 from manyheads.training.gradients.backward import Backward
+from manyheads.training.measured_budget import evaluated_tokens, probe_work, time_prediction
 from manyheads.training.optim import parameter_groups
 from manyheads.training.schedule import Phase, Schedule, set_trainable
 from manyheads.training.setup import assemble
 from manyheads.training.summary import describe_combination, describe_regularisers
-from manyheads.training.weight_averaging import models_evaluated
 
 COUNTED_STEPS = 20_000  # that `train` goes through before it starts, which takes about a second
 TIMED_STEPS = 6  # after one that warms up
 LOOKED_AT = 200  # steps, of which the one with most tokens is run for its memory
 FROZEN = "frozen"  # the group of what does not learn
-TIMED_EXAMPLES = 64  # of dev
 OFTEN = 5.0  # passes over a task in one epoch; paper D caps there, paper E over-fitted at 16
 
 
@@ -63,7 +61,7 @@ class Plan:
     groups: list[dict[str, Any]]  # of parameters, as the optimizer has them
     advice: list[str]
     notes: list[str]
-    seconds: float | None = None  # estimated, evaluations included
+    seconds: float | None = None  # estimated, probe and evaluations included
     memory: float | None = None  # gigabytes at the most, as measured
 
     def to_json(self) -> dict[str, Any]:
@@ -74,6 +72,7 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
     """The plan of a recipe; `timed` also runs a few steps on the real encoder."""
     reporter = reporter or Reporter(quiet=True)
     setup = assemble(recipe, reporter, to_distill=True)
+    recipe = setup.recipe  # a budget in minutes is one of examples there
     model, datasets, schedule = setup.model, setup.datasets, setup.schedule
     cache = FrozenCache(model, datasets, recipe.training, setup.reporter, setup.processes)
     tasks = _count(model, datasets, schedule)
@@ -89,7 +88,7 @@ def make_plan(recipe: Recipe, reporter: Reporter | None = None, timed: bool = Tr
     if not timed:
         return plan
     seconds = _time_steps(recipe, model, datasets, schedule, setup.backward, setup.optimizer)
-    seconds += _time_evaluations(recipe, model, datasets, schedule)
+    seconds += _time_predictions(recipe, model, datasets, schedule)
     return replace(plan, seconds=seconds, memory=peak_gigabytes())
 
 
@@ -190,20 +189,22 @@ def _count(model: ManyHeads, datasets: Datasets, schedule: Schedule) -> list[Tas
 
 def _advise(tasks: list[TaskPlan], weighted: Collection[str]) -> list[str]:
     """`weighted`: tasks whose sources have weights, a whole pass over which may leave rows to the next."""
-    advice = []
+    advice, unseen = [], []
     for task in tasks:
         if not task.batches:
             advice.append(f"{task.task} is never trained on: no phase has it, or the run is too short.")
         elif task.never_seen and not (task.task in weighted and task.batches >= task.batches_per_pass):
-            advice.append(
-                f"{task.task} is not seen in full: {task.never_seen:,} of {task.examples:,} examples never come. More "
-                "epochs, or a sampler that ends with this task, would use them."
-            )
+            unseen.append(f"{task.task} {task.never_seen:,} of {task.examples:,}")
         if task.passes_per_epoch > OFTEN:
             advice.append(
                 f"{task.task} is passed {task.passes_per_epoch:.1f} times in an epoch, which invites over-fitting "
                 "(paper E saw it at 16). Samplers `capped`, `full-data` or `proportional` repeat it less."
             )
+    if unseen:
+        advice.append(
+            f"examples that never come: {', '.join(unseen)}. A larger training.budget, or more epochs of a sampler "
+            "that ends with the largest task, would use them."
+        )
     return advice
 
 
@@ -237,20 +238,13 @@ def _time_steps(
     return float(np.mean(seconds[1:])) * schedule.steps  # the first one warms up
 
 
-def _time_evaluations(recipe: Recipe, model: ManyHeads, datasets: Datasets, schedule: Schedule) -> float:
-    """Seconds for all evaluations, from a few examples."""
-    evaluated = datasets.selection_rows
-    timed = {name: rows[:TIMED_EXAMPLES] for name, rows in evaluated.items()}
-    began = time.monotonic()
-    predict_tasks(model, datasets.selection, recipe.evaluate.tokens_per_pass, timed)
-    seconds_per_example = (time.monotonic() - began) / max(1, sum(map(len, timed.values())))
+def _time_predictions(recipe: Recipe, model: ManyHeads, datasets: Datasets, schedule: Schedule) -> float:
+    """Seconds for the probe and all evaluations, from a few examples."""
     evaluations = len({*schedule.epoch_ends, *schedule.pass_ends})
     if recipe.evaluate.every_steps:
         evaluations += schedule.steps // recipe.evaluate.every_steps
-    selection, dev = sum(map(len, evaluated.values())), sum(map(len, datasets.dev.values()))
-    examples = models_evaluated(recipe) * (evaluations * selection + dev)
-    examples += evaluations * sum(map(len, datasets.train_rows.values())) + sum(map(len, datasets.test.values()))
-    return seconds_per_example * examples
+    tokens = evaluated_tokens(recipe, datasets, evaluations) + probe_work(recipe, model, datasets)
+    return tokens * time_prediction(recipe, model, datasets)
 
 
 def _tokens(datasets: Datasets, schedule: Schedule, step: int) -> int:
@@ -279,11 +273,11 @@ def describe_plan(plan: Plan) -> str:
     for phase in plan.phases:
         if phase["keeps"]:
             lines.append(f"{phase['keeps']}; the time below is without that")
-    lines.append(f"{plan.steps:,} steps in all")
+    lines.append(f"{counted(plan.steps, 'step')} in all")
     if plan.seconds is not None:
         lines.append(
-            f"about {duration(plan.seconds)} here, evaluations included, and {plan.memory:.1f} GB at the most "
-            f"(from {TIMED_STEPS} timed steps)"
+            f"about {duration(plan.seconds)} here, probe and evaluations included, and {plan.memory:.1f} GB at the "
+            f"most (from {TIMED_STEPS} timed steps)"
         )
     lines += [f"note: {note}" for note in plan.notes]
     lines += [f"advice: {advice}" for advice in plan.advice]
@@ -291,11 +285,10 @@ def describe_plan(plan: Plan) -> str:
 
 
 def _describe_planned_phase(phase: dict[str, Any]) -> str:
-    epochs = f"{phase['epochs']} epoch{'s' if phase['epochs'] > 1 else ''}"
     regularised = f", regularised by {phase['regularises']}" if phase["regularises"] else ""
     return (
-        f"phase {phase['phase']}: {phase['steps']:,} steps, {epochs}, "
-        f"{phase['rounds per epoch']:,} rounds each, {phase['sampler']}, trains {phase['trains']}, "
+        f"phase {phase['phase']}: {counted(phase['steps'], 'step')}, {counted(phase['epochs'], 'epoch')}, "
+        f"{counted(phase['rounds per epoch'], 'round')} each, {phase['sampler']}, trains {phase['trains']}, "
         f"learning rate {phase['learning_rate']:g} ({phase['schedule']}), {phase['combines']}{regularised}. "
         f"{phase['an epoch']}"
     )

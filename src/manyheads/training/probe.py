@@ -20,13 +20,14 @@ from torch import Tensor
 from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
-from manyheads.inference.evaluate import Evaluation, evaluate_model, fixed_subset, with_calibration
+from manyheads.inference.evaluate import Evaluation, fixed_subset, with_calibration
 from manyheads.inference.predict import collect_features
 from manyheads.model.head import TaskHead
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.losses import Loss
 from manyheads.parts.pooling import pooling_of
+from manyheads.runs.run import evaluate_with_progress
 from manyheads.seeding import generator
 from manyheads.tasks.task import PARTS, Task
 from manyheads.training.datasets import Datasets
@@ -182,9 +183,11 @@ class Prober:
         selection_data = _of_tasks(self.datasets.selection, baseline.tasks)
         rows = self.datasets.selection_rows
         with self.autocast():
-            selection, _ = evaluate_model(baseline, selection_data, settings, rows, fit=settings.calibrate)
+            selection, _ = evaluate_with_progress(
+                baseline, selection_data, self.recipe, self.reporter, rows, settings.calibrate
+            )
             dev_data = with_calibration(_of_tasks(self.datasets.dev, baseline.tasks), selection.calibration)
-            dev, _ = evaluate_model(baseline, dev_data, settings)
+            dev, _ = evaluate_with_progress(baseline, dev_data, self.recipe, self.reporter)
         return selection, dev
 
 

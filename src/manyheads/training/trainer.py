@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from manyheads.console import duration
+from manyheads.console import counted, duration
 from manyheads.errors import UserError
 from manyheads.parts.scalarizers import Sum
 from manyheads.runs.log import LOG_FILE, RunLog
@@ -303,7 +303,8 @@ class Trainer:
         # calibrated, as those are whose predictions a report shows; a model that was extended has others too
         write_tasks(self.folder, {name: model.tasks[name] for name in self.model.tasks})
         write_text(self.folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
-        reporter.say(f"trained {self.progress.step:,} steps in {duration(self.progress.seconds)} → {self.folder}")
+        steps, seconds = counted(self.progress.step, "step"), self.progress.seconds
+        reporter.say(f"trained {steps} in {duration(seconds)} → {self.folder}")
         if self.averaging:
             reporter.say(self.averaging.describe_best(self.best.best[OVERALL]))
         for note in self.datasets.notes:
