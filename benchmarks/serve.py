@@ -15,6 +15,8 @@ import argparse
 import json
 import os
 import random
+import signal
+import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -122,6 +124,7 @@ def main() -> None:
     given.add_argument("--soak", type=int, metavar="REQUESTS", help="does memory stay as it is?")
     given.add_argument("--json", type=Path, metavar="FILE", help="all figures, of each turn")
     options = given.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers that are paused would be left behind
     os.environ.update(ONE_THREAD)  # for the predictors without a server
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         content = measure(options, Path(folder), stack)

@@ -172,6 +172,27 @@ def test_a_request_in_a_kept_connection_is_answered_at_the_end(saved_model: Path
     assert server.started.wait().returncode == 0
 
 
+def test_requests_sent_behind_another_are_answered_at_the_end(saved_model: Path, tmp_path: Path) -> None:
+    """In one connection, before the first answer."""
+    encoder = HeldEncoder(tmp_path)
+    server = RunningServer(saved_model, before=encoder.code)
+    server.wait_until_ready()
+    server.client.close()
+    body = b'{"inputs": "a film"}'
+    headers = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    encoder.hold()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall((f"POST /v1/predict HTTP/1.1\r\n{headers}\r\n".encode() + body) * 3)
+        encoder.wait_until_reached()
+        server.started.kill(signal.SIGTERM)
+        wait_until(lambda: not is_listening(server))
+        encoder.release()
+        answers = connection.makefile("rb").read()  # to the end of the connection
+    assert answers.count(b"HTTP/1.1 200 OK") == 3
+    assert answers.lower().count(b"connection: close") == 1
+    assert server.started.wait().returncode == 0
+
+
 def ask(server: RunningServer, inputs: list[str]) -> int:
     """In a connection of its own."""
     with httpx.Client(base_url=server.url, timeout=60) as client:

@@ -224,6 +224,7 @@ def test_the_end_of_the_headers_may_come_in_two_pieces(server: RunningServer) ->
     "nonsense", [b"nonsense\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", b"CONNECT a:80 HTTP/1.1\r\n\r\n"]
 )
 def test_what_is_not_http_is_refused_as_json(server: RunningServer, nonsense: bytes) -> None:
+    before = server.figure("manyheads_requests_total", 'status="400"')
     with Connection(server) as connection:
         connection.send(nonsense)
         response, body = connection.read_answer()
@@ -233,6 +234,7 @@ def test_what_is_not_http_is_refused_as_json(server: RunningServer, nonsense: by
         content = json.loads(body)
         assert content["error"]["code"] == "bad-http"
         assert content["id"] == response.headers["X-Request-Id"] != ""
+    assert server.figure("manyheads_requests_total", 'status="400"') == before + 1
 
 
 @pytest.mark.parametrize("path", ["/", "/v2/health/live", "/v2/health/ready"])

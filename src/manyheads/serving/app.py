@@ -81,6 +81,12 @@ class Service:
         await run_in_thread(self.shelf.load_all)
         await self.shelf.watch(run_in_thread)
 
+    def record(self, method: str, endpoint: str, status: int, model: str, seconds: float, identity: str) -> None:
+        """An answered request, in figures and in the log."""
+        self.metrics.requests.labels(endpoint, str(status), model).inc()
+        self.metrics.request_seconds.labels(endpoint, model).observe(seconds)
+        LOGGER.info("%s %s %d %.1f ms %s", method, endpoint, status, 1000 * seconds, identity)
+
     # --- endpoints -------------------------------------------------------------------------------------------------
 
     async def predict(self, request: Request) -> Response:
@@ -306,10 +312,7 @@ class Application:
 
     def _record(self, scope: Scope, status: int, seconds: float, identity: str) -> None:
         endpoint = scope["path"] if scope["path"] in ENDPOINTS else "other"
-        model = scope["state"].get("model", "")
-        self.service.metrics.requests.labels(endpoint, str(status), model).inc()
-        self.service.metrics.request_seconds.labels(endpoint, model).observe(seconds)
-        LOGGER.info("%s %s %d %.1f ms %s", scope["method"], endpoint, status, 1000 * seconds, identity)
+        self.service.record(scope["method"], endpoint, status, scope["state"].get("model", ""), seconds, identity)
 
 
 def build_app(service: Service) -> ASGIApp:

@@ -57,9 +57,11 @@ class Sender:
     def _all_headers(self) -> dict[str, str]:
         """With a body that nobody wants the connection is closed: the server would read it to its end, however far.
 
-        A server that stops says so, and the client's next request goes elsewhere.
+        A server that stops says so, and the client's next request goes elsewhere; those that it has sent already are
+        answered first.
         """
-        closes = self.is_stopping() or not self.receiver.is_read
+        is_last = not self.scope["state"].get("pipeline")
+        closes = (self.is_stopping() and is_last) or not self.receiver.is_read
         if closes and self.scope["http_version"].startswith("1"):
             return {**self.headers, "Connection": "close"}
         return self.headers

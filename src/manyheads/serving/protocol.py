@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import httptools
@@ -32,9 +33,11 @@ class GuardedProtocol(HttpToolsProtocol):
     _unsent_bytes = 0
     _reading_timer: asyncio.TimerHandle | None = None
 
-    def __init__(self, *arguments: Any, reading_seconds: float, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, reading_seconds: float, record_bad_http: Callable[[str], None], **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
-        self.reading_seconds = reading_seconds
+        self.reading_seconds, self.record_bad_http = reading_seconds, record_bad_http
         self._unanswered: deque[RequestResponseCycle] = deque()
         self.most_connections, self.limit_concurrency = self.limit_concurrency, None
 
@@ -132,6 +135,7 @@ class GuardedProtocol(HttpToolsProtocol):
         lines = [b"%b: %b\r\n" % header for header in (*self.server_state.default_headers, *response.raw_headers)]
         self.transport.write(b"".join([STATUS_LINE[400], *lines, b"\r\n", bytes(response.body)]))
         self.transport.close()
+        self.record_bad_http(identity)
 
     def _head_without_upgrade(self) -> bytes:
         version = self.parser.get_http_version().encode()
@@ -151,6 +155,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_expecting()
         self._header_bytes, self._last_header_bytes = 0, b""
         if not self.parser.should_upgrade():  # else it is parsed again
+            self.scope["state"]["pipeline"] = self.pipeline  # what an answer that closes the connection would lose
             super().on_headers_complete()
             self._unanswered.append(self.cycle)
 

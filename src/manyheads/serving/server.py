@@ -88,10 +88,15 @@ def serve(sources: Sequence[Source], settings: ServerSettings, limits: Limits) -
     service = Service(sources, limits, Access(keys, settings.host, settings.cors), settings.log_texts)
     config = uvicorn.Config(
         build_app(service),
-        http=functools.partial(GuardedProtocol, reading_seconds=limits.reading_seconds),  # type: ignore[arg-type]
+        http=functools.partial(  # type: ignore[arg-type]
+            GuardedProtocol,
+            reading_seconds=limits.reading_seconds,
+            record_bad_http=lambda identity: service.record("-", "other", 400, "", 0.0, identity),
+        ),
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here asks who the client is
         limit_concurrency=_most_connections(limits),
         timeout_graceful_shutdown=math.ceil(limits.drain_seconds) + LAST_SECONDS,
         timeout_keep_alive=75,
