@@ -39,6 +39,7 @@ def shares(work: Callable[[], object]) -> dict[str, float]:
         work()
         whole = 1e6 * (time.perf_counter() - began)
     purpose = {f"aten::{name}": what for what, names in FOR.items() for name in names}
+    purpose["mkldnn::_linear_pointwise"] = purpose["aten::addmm"]  # where oneDNN multiplies
     found = dict.fromkeys(FOR, 0.0)
     for one in seen.key_averages():
         if one.key in purpose:

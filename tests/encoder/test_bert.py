@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from transformers import BertModel
 
 from conftest import write_toy_encoder
 from manyheads.config.recipe import EncoderSettings
+from manyheads.encoder import onednn
 from manyheads.encoder.bert import Bert
 from manyheads.encoder.hf_names import to_hugging_face
 from manyheads.encoder.in_place import PIECE
@@ -171,6 +173,42 @@ def test_without_gradients_layers_work_in_place_and_say_the_same(
         in_place = ours.encode(embedded, tokens)
     torch.testing.assert_close(in_place, plainly, rtol=0, atol=1e-12)
     assert torch.equal(embedded, before), "what was given is left alone"
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("both", [TOY], indirect=True)
+@pytest.mark.parametrize("positions_needed", ["all", "first"])
+def test_by_onednn_layers_say_the_same(
+    both: tuple[Bert, BertModel], positions_needed: PositionsNeeded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever CPU this is: which of the two is faster is another question."""
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        pytest.skip("torch without oneDNN")
+    ours = both[0]
+    tokens = pack(random_sequences(ours.config.vocab_size, LENGTHS * 4, positions_needed))
+    embedded = ours.embed(tokens).detach()
+    before = embedded.clone()
+    results: list[torch.Tensor] = []
+    products: list[int] = []
+    quick = onednn.linear
+
+    def counted(*given: Any) -> torch.Tensor:
+        products.append(1)
+        return quick(*given)
+
+    monkeypatch.setattr(onednn, "linear", counted)
+    for by_onednn in (False, True):
+        monkeypatch.setattr(onednn, "is_faster", lambda answer=by_onednn: answer)
+        with torch.no_grad():
+            results.append(ours.encode(embedded, tokens))
+        assert bool(products) == by_onednn
+    torch.testing.assert_close(results[1], results[0], rtol=0, atol=1e-5)
+    assert torch.equal(embedded, before), "what was given is left alone"
+    products.clear()
+    ours(tokens)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        ours(tokens)
+    assert not products, "it knows neither gradients nor autocast"
 
 
 @pytest.mark.numeric

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from manyheads.inference.predict import way_of_reading
 from manyheads.inference.prepared import TextInput
 from manyheads.inference.torch_backend import TorchBackend
 from manyheads.inference.torch_requests import explain
@@ -37,6 +38,8 @@ def test_tokens_that_tasks_read_alike_count_once(backend: TorchBackend) -> None:
     single = tuple(task for task in backend.tasks.values() if len(task.columns.text) == 1)
     [for_one], [for_all] = (backend.prepare([TextInput(("a good film",), tasks)]) for tasks in (single[:1], single))
     assert for_one.tokens == for_all.tokens == 5  # with [CLS] and [SEP]
+    made = {id(sequences) for sequences in for_all.encoder_inputs.values()}
+    assert len(made) == len({way_of_reading(backend.model, task) for task in single}) < len(single)
 
 
 def test_a_words_weight_is_gradient_times_input(saved_model: Path) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from manyheads.encoder import onednn
 from manyheads.encoder.in_place import is_plain
 
 ROWS = 64
@@ -42,6 +43,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if multiplies_in_bfloat16(x):
         product: Tensor = Product.apply(x, weight, bias)
         return product
+    if onednn.suits(x):
+        return onednn.linear(x, weight, bias)
     return F.linear(x, weight, bias)
 
 

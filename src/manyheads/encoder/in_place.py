@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from manyheads.encoder import onednn
+
 if TYPE_CHECKING:
     from manyheads.encoder.bert import Layer
 
@@ -36,6 +38,8 @@ def finish_in_place(layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
     inner states, four times as wide as the rest, are written to memory that the system has to clear.
     """
     out, up, down = layer.attention_out, layer.up, layer.down
+    if onednn.suits(x):
+        return _finish_by_onednn(layer, x, attended)
     a = layer.attention_norm((x + out.bias).addmm_(attended, out.weight.T))
     result = a + down.bias
     inner = a.new_empty(min(PIECE, len(a)), up.out_features)
@@ -44,4 +48,15 @@ def finish_in_place(layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
         torch.addmm(up.bias, rows, up.weight.T, out=states)
         torch.ops.aten.gelu_(states)
         piece.addmm_(states, down.weight.T)
+    return layer.norm(result)
+
+
+def _finish_by_onednn(layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
+    """The same; bias and gelu are parts of a product, whose result is its own."""
+    out, up, down = layer.attention_out, layer.up, layer.down
+    a = layer.attention_norm(onednn.linear(attended, out.weight, out.bias).add_(x))
+    result = a.clone()
+    for rows, piece in zip(a.split(PIECE), result.split(PIECE), strict=True):
+        states = onednn.linear(rows, up.weight, up.bias, "gelu")
+        piece.add_(onednn.linear(states, down.weight, down.bias))
     return layer.norm(result)

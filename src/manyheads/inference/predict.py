@@ -184,9 +184,12 @@ def _token_count(example: tuple[int, Readings]) -> int:
 
 
 def _reading(model: ManyHeads, split: TaskTokens) -> tuple[object, ...]:
+    """Equal where two tasks make the same inputs of the same texts, or of the same states."""
+    return *way_of_reading(model, split.task), split.frozen and split.task.name
+
+
+def way_of_reading(model: ManyHeads, task: Task) -> tuple[object, ...]:
     """Equal where two tasks make the same inputs of the same texts."""
-    name = split.task.name
-    encoding = model.tasks[split.task.head_of or name].encoding
-    way_of_words = split.task.kind.name if split.task.kind.per_word else None
-    positions_needed = model.head(name).pooling.positions_needed
-    return encoding.model_dump_json(), positions_needed, split.frozen and name, way_of_words, split.task.both_orders
+    encoding = model.tasks[task.head_of or task.name].encoding
+    way_of_words = task.kind.name if task.kind.per_word else None
+    return encoding.model_dump_json(), model.head(task.name).pooling.positions_needed, way_of_words, task.both_orders

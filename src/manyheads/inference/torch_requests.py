@@ -14,6 +14,7 @@ from manyheads.inference.both_orders import mean_over_orders
 from manyheads.inference.calibration import calibrate
 from manyheads.inference.collector import make_collector
 from manyheads.inference.embeddings import embedding_pooling
+from manyheads.inference.predict import way_of_reading
 from manyheads.inference.prediction_files import describe
 from manyheads.inference.prepared import Answer, Prepared, TextInput, Words
 from manyheads.inference.texts import dataset_of_texts
@@ -46,20 +47,29 @@ def prepare(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
 
 
 def _prepare_for_tasks(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
+    """Tasks that read a text the same way share its encoder inputs: most models have one way, however many heads."""
     tasks = inputs[0].tasks
-    examples = _dataset(inputs)
     first = next((task for task in tasks if task.kind.per_word), tasks[0])  # others can do with its tokens
-    tokens = TaskTokens(first, examples, model.tokenizer, cached=False)
-    tokens_by_task = {task.name: tokens.of(task) for task in tasks}
+    tokens = TaskTokens(first, _dataset(inputs), model.tokenizer, cached=False)
+    tasks_by_way: dict[tuple[object, ...], list[Task]] = {}
+    for task in tasks:
+        tasks_by_way.setdefault(way_of_reading(model, task), []).append(task)
     too_long = np.zeros(len(inputs), dtype=bool)
     lengths = tuple(column.lengths for column in tokens.texts)
-    for task in tasks:
-        untruncated = model.head(task.name).encoding.untruncated_length(lengths, model.tokenizer.special_tokens)
-        too_long |= untruncated > model.max_length
+    tokens_by_way: list[tuple[list[Task], TaskTokens]] = []
+    for alike in tasks_by_way.values():
+        encoding = model.head(alike[0].name).encoding
+        too_long |= encoding.untruncated_length(lengths, model.tokenizer.special_tokens) > model.max_length
+        tokens_by_way.append((alike, tokens.of(alike[0])))
     prepared: list[Prepared] = []
     for row, text_input in enumerate(inputs):
-        sequences = {name: task_tokens.inputs_to_predict(model, row) for name, task_tokens in tokens_by_task.items()}
-        prepared.append(Prepared(text_input.texts, tasks, sequences, _distinct_tokens(sequences), bool(too_long[row])))
+        sequences: dict[str, list[Sequence]] = {}
+        read: list[Sequence] = []
+        for alike, way_tokens in tokens_by_way:
+            shared = way_tokens.inputs_to_predict(model, row)
+            sequences.update(dict.fromkeys((task.name for task in alike), shared))
+            read += shared
+        prepared.append(Prepared(text_input.texts, tasks, sequences, _distinct_tokens(read), bool(too_long[row])))
     return prepared
 
 
@@ -80,12 +90,11 @@ def _dataset(inputs: list[TextInput]) -> Dataset:
     return dataset_of_texts(texts, len(inputs[0].texts), "the model")
 
 
-def _distinct_tokens(sequences_by_task: dict[str, list[Sequence]]) -> int:
-    """What tasks read alike is encoded once."""
+def _distinct_tokens(sequences: list[Sequence]) -> int:
+    """What is read twice is encoded once."""
     lengths: dict[tuple[bytes, bytes], int] = {}
-    for sequences in sequences_by_task.values():
-        for sequence in sequences:
-            lengths[sequence.ids.tobytes(), sequence.segments.tobytes()] = len(sequence.ids)
+    for sequence in sequences:
+        lengths[sequence.ids.tobytes(), sequence.segments.tobytes()] = len(sequence.ids)
     return sum(lengths.values())
 
 
