@@ -271,7 +271,8 @@ def test_its_readme_runs_where_there_is_no_manyheads(exported: Path, tmp_path: P
 @pytest.mark.slow
 def test_it_is_served(exported: Path) -> None:
     original = Predictor.open(exported.parent / "best")
-    with RunningServer(exported) as server:
+    without_torch = "import sys\nsys.modules['torch'] = None"  # importing it fails
+    with RunningServer(exported, before=without_torch) as server:
         answer = server.predict(["a good film", ["a", "b"], "the " * 300])
         expected = original.predict("mood", ["a good film"])[0]
         served = answer["predictions"][0]["tasks"]["mood"]
