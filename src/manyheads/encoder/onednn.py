@@ -2,9 +2,9 @@
 
     y = f(x·Wᵀ + b), f: nothing, or gelu
 
-MKL uses AVX-512 on Intel's CPUs only. On an AMD EPYC oneDNN multiplies 2.1 to 2.3 times as fast with weights as they are;
-on Intel's both take the same time. oneDNN makes a kernel for every number of rows it meets, which takes less than a
-millisecond, and keeps the last thousand.
+MKL uses AVX-512 on Intel's CPUs only. On an AMD EPYC oneDNN multiplies 2.1 to 2.3 times as fast, with weights as they
+are; on Intel's both take the same time. oneDNN makes a kernel for every number of rows it meets, which takes less than
+a millisecond, and keeps the last thousand.
 """
 
 from __future__ import annotations
