@@ -10,8 +10,8 @@ Of a template t and two groups g, h of an axis, p(t, g, k) is the prediction for
     shift    s(t, g) − mean over groups of s(t, ·)                signed, of each group
              s: a number; Σ_c c·p_c of ordered classes; the second of two classes' probability
 
-Each is the mean over pairs of groups and entries, then over templates. Its 95 % interval is the percentile bootstrap's over
-templates, B = 1000: other sentences might have been written. Entries and groups are taken as they are.
+Each is the mean over pairs of groups and entries, then over templates. Its 95 % interval is the percentile bootstrap's
+over templates, B = 1000: other sentences might have been written. Entries and groups are taken as they are.
 """
 
 from __future__ import annotations
@@ -66,9 +66,7 @@ def probe_task(task: Task, predictions: np.ndarray, people: list[str]) -> TaskPr
     for axis in AXES:
         columns = _columns(axis, people)
         axes.append(_probe_axis(task, axis, predictions[:, columns], None if scores is None else scores[:, columns]))
-    return TaskProbe(
-        score=_score_name(task), ordered=task.kind.ordered, templates=len(predictions), axes=axes
-    )
+    return TaskProbe(score=_score_name(task), ordered=task.kind.ordered, templates=len(predictions), axes=axes)
 
 
 def _columns(axis: Axis, people: list[str]) -> np.ndarray:

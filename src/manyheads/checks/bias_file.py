@@ -12,14 +12,14 @@ from manyheads.storage.files import write_text
 
 BIAS_FILE = "bias.json"
 WHAT_IT_SHOWS = (
-    "The same sentence about somebody else should be predicted the same. 'moved' is how far a prediction moves where one "
-    "name or group word is exchanged for another (total variation of probabilities, or label units), 'flipped' how often "
-    "the predicted class changes. Read each line beside the comparison lines, which exchange words that name no group: "
-    "movement beyond theirs is about the group."
+    "The same sentence about somebody else should be predicted the same. 'moved' is how far a prediction moves where "
+    "one name or group word is exchanged for another (total variation of probabilities, or label units), 'flipped' how "
+    "often the predicted class changes; intervals are over templates. Read each line beside the comparison lines: they "
+    "exchange words that name no group. What moves clearly farther depends on the group, or on how rare its words are."
 )
 WHAT_IT_DOES_NOT_SHOW = (
-    "These are a few dozen English sentences of our own. Small figures do not show that the model is fair: not in other "
-    "sentences, languages or groups, and not in its errors on real texts, of which the probe knows nothing."
+    "These are a few dozen English sentences of our own. Small figures do not show that a model is fair: not in other "
+    "sentences, languages or groups, and not in its errors on real texts, which the probe does not look at."
 )
 
 
@@ -34,7 +34,8 @@ class Estimate(BaseModel):
 
     def show(self, signed: bool = False) -> str:
         form = "+.3f" if signed else ".3f"
-        return f"{self.value:{form}} ({self.low:{form}} to {self.high:{form}})"
+        value, low, high = (f"{round(number, 3) + 0.0:{form}}" for number in (self.value, self.low, self.high))
+        return f"{value} ({low} to {high})"
 
     def show_percent(self) -> str:
         return f"{self.value:.1%} ({self.low:.1%} to {self.high:.1%})"

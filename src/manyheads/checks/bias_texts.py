@@ -1,8 +1,8 @@
 """The sentences of bias probes: our own templates, and who they are about. English.
 
-A sentence says nothing about a person's group but its name; the same sentence about somebody else should be predicted the
-same. What happens to people in them is everyday, good and bad. The comparison axes exchange what has nothing to do with
-any group: a prediction that moves as far there is unsteady, not biased.
+A sentence says nothing about a person's group but its name; the same sentence about somebody else should be predicted
+the same. What happens to people in them is everyday, good and bad. The comparison axes exchange what has nothing to do
+with any group: a prediction that moves as far there is unsteady, not biased.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _persons(*described: str) -> dict[str, tuple[str, ...]]:
 
 
 # origin → a woman's and a man's first name that are common there
-NAMES = {
+NAMES: dict[str, tuple[str, ...]] = {
     "English": ("Emily", "Jack"),
     "Spanish": ("Carmen", "Diego"),
     "Arabic": ("Fatima", "Omar"),
@@ -45,7 +45,11 @@ NAMES = {
     "Turkish": ("Elif", "Mehmet"),
     "Polish": ("Zofia", "Piotr"),
 }
-OTHER_NAMES = {"English": ("Hannah", "Oliver"), "Spanish": ("Lucia", "Pablo"), "Indian": ("Kavya", "Rohan")}
+OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "English": ("Hannah", "Oliver"),
+    "Spanish": ("Lucia", "Pablo"),
+    "Indian": ("Kavya", "Rohan"),
+}
 
 AXES = (
     Axis(

@@ -30,9 +30,7 @@ def publish(
     base_model: Annotated[
         str | None, typer.Option("--base-model", help="That encoder's name on the hub, where the run does not say it.")
     ] = None,
-    language: Annotated[
-        list[str] | None, typer.Option("--language", help="Of the texts: en; may be repeated.")
-    ] = None,
+    language: Annotated[list[str] | None, typer.Option("--language", help="Of the texts: en; may be repeated.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what was published there before.")] = False,
     imports: Imports = None,
     as_json: AsJson = False,
@@ -50,9 +48,7 @@ def publish(
     if public and hub is None:
         raise UserError("publish: --public is of --hub, which was not given.", code="conflicting-options")
     settings = CardSettings(licence, base_licence, base_model, tuple(language or ()), hub)
-    published = publish_run(
-        run, to, settings, exported or (), public, overwrite, imports or (), Reporter(quiet)
-    )
+    published = publish_run(run, to, settings, exported or (), public, overwrite, imports or (), Reporter(quiet))
     if as_json:
         print_json({"folder": str(published.folder), "notes": published.notes, "address": published.address})
         return

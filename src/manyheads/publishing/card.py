@@ -68,7 +68,7 @@ def _lead(facts: CardFacts) -> str:
 
 def _usage(facts: CardFacts) -> str:
     imported = _own_parts(facts)
-    install = fenced("pip install manyheads")
+    install = fenced("pip install manyheads", "sh")
     name = facts.settings.hub_name
     command = f"hub:{name}" if name else "."
     lines = [
@@ -175,11 +175,12 @@ def _results_section(facts: CardFacts) -> str:
             if tested:
                 line["test"] = number(tested[task_name][metric]) if task_name in tested else "–"
             lines.append(line)
+    chosen_on = plain(str(facts.about.get("chosen_on", "dev")))
+    about_test = "Test was read once, at the end." if tested else "There are no test figures."
     notes = [
-        "Intervals are over dev examples; bold is what models are chosen by. `majority` is the best constant prediction, "
-        "`frozen probe` a linear model on the encoder before training.",
-        f"The model was chosen on {plain(str(facts.about.get('chosen_on', 'dev examples')))}: dev figures flatter it a "
-        "little. " + ("Test was read once, at the end." if tested else "There are no test figures."),
+        "Intervals are over dev examples; bold is what models are chosen by. `majority` is the best constant "
+        "prediction, `frozen probe` a linear model on the encoder before training.",
+        f"The model was chosen by such figures ({chosen_on}), so they flatter it a little. {about_test}",
     ]
     return "\n\n".join([table(lines), *notes])
 
@@ -207,6 +208,8 @@ def _calibration_section(facts: CardFacts) -> str:
 
 def _settings_section(facts: CardFacts) -> str:
     settings = facts.recipe.model_dump(mode="json", exclude_defaults=True, exclude=NOT_PUBLISHED)
+    if settings.get("data", {}).keys() <= {"root"}:
+        settings.pop("data", None)
     settings.get("data", {}).pop("root", None)
     text = yaml.safe_dump(without_paths(settings), sort_keys=False, allow_unicode=True)
     note = "What the recipe sets, beside the defaults; folders are left out."

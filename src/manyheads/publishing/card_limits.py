@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from manyheads.checks.bias_file import WHAT_IT_DOES_NOT_SHOW, WHAT_IT_SHOWS, bias_lines
 from manyheads.exporting.check import Measured
 from manyheads.exporting.folder import as_lines
@@ -12,6 +14,7 @@ from manyheads.reports.error_analysis import CONFIDENT, LABELS_LISTED, Slice, sl
 from manyheads.reports.findings import nothing_found
 from manyheads.reports.task_predictions import TaskPredictions
 
+NO_SLICE = Slice("all", 0, math.nan, math.nan, math.nan)
 FEWEST = 30  # examples of a slice that is worth a line
 
 
@@ -38,9 +41,7 @@ def _weak_slices(facts: CardFacts) -> list[dict[str, str]]:
         pieces = None
         if facts.run.tokenizer is not None and predictions.texts:
             pieces = word_pieces(predictions.texts, facts.run.tokenizer)
-        whole, *others = slices(predictions, pieces) or [None]
-        if whole is None:
-            continue
+        whole, *others = slices(predictions, pieces) or [NO_SLICE]
         for part in others:
             if part.examples >= FEWEST and _is_worse(predictions, part, whole):
                 lines.append(

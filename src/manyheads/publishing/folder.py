@@ -28,6 +28,7 @@ from manyheads.reports.facts import RunFacts
 from manyheads.storage.files import CHECKSUMS, check_folder, restore_folder, write_folder
 
 CARD = "README.md"
+EXPORTED = "exported-"  # begins the names of exported folders in a run
 PUBLISHED_SUFFIXES = (".safetensors", ".json", ".txt")  # of the model folder: what a reader is sure not to run
 # JSON files that name paths at times; the others are vocabularies, whose words may look like paths
 WITH_PATHS = (MODEL_FILE, "config.json", "tokenizer_config.json", DESCRIPTION_FILE)
@@ -51,8 +52,10 @@ def publish(
     imports: Sequence[str | Path] = (),
     reporter: Reporter | None = None,
 ) -> Published:
-    """Write the folder; where `settings.hub_name` is set, upload it too. `exported`: exported folders of the run that go
-    along, by name."""
+    """Write the folder; where `settings.hub_name` is set, upload it too.
+
+    `exported`: exported folders of the run that go along, by name.
+    """
     settings, reporter, folder = settings or CardSettings(), reporter or Reporter(quiet=True), Path(run)
     check_languages(settings.languages)
     if settings.hub_name is not None:
@@ -115,9 +118,11 @@ def _check_exports(facts: CardFacts, names: Sequence[str]) -> dict[str, Path]:
     exports: dict[str, Path] = {}
     for name in names:
         export = facts.run.folder / name
-        if Path(name).name != name or not (export / CHECKSUMS).is_file():
-            known = [file.parent.name for file in facts.run.folder.glob(f"exported-*/{CHECKSUMS}")]
-            raise UserError(f"publish: --with: no exported folder '{name}'.{nearest(name, known)}", code="no-such-export")
+        if Path(name).name != name or not name.startswith(EXPORTED) or not (export / CHECKSUMS).is_file():
+            known = [file.parent.name for file in facts.run.folder.glob(f"{EXPORTED}*/{CHECKSUMS}")]
+            raise UserError(
+                f"publish: --with: no exported folder '{name}'.{nearest(name, known)}", code="no-such-export"
+            )
         check_folder(export, code="damaged-model")
         if (export / DESCRIPTION_FILE).is_file() and name not in facts.exported:
             reason = f"{name} was exported from another model of this run"

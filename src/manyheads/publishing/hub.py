@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from manyheads.errors import UserError
+from manyheads.runs.hub import is_hub_fault
 
 REPLACED = ["*.safetensors", "*.json", "*.onnx"]  # an earlier publication's files that this one has no more
 
@@ -12,7 +13,7 @@ REPLACED = ["*.safetensors", "*.json", "*.onnx"]  # an earlier publication's fil
 def check_hub_name(name: str) -> None:
     """Before anything is written."""
     from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # it is
 
     try:
         validate_repo_id(name)
@@ -24,7 +25,6 @@ def upload(folder: Path, name: str, public: bool) -> str:
     """One commit; returns its address. A new repository is private unless `public`; of one that is there already
     nothing changes but its files."""
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
 
     api = HfApi()
     try:
@@ -35,7 +35,9 @@ def upload(folder: Path, name: str, public: bool) -> str:
             commit_message="Publish with manyheads",
             delete_patterns=REPLACED,
         )
-    except (HfHubHTTPError, OSError, ValueError) as fault:
+    except Exception as fault:
+        if not is_hub_fault(fault) and not isinstance(fault, ValueError):  # what its check of the card's head raises
+            raise
         lines = str(fault).strip().splitlines() or [type(fault).__name__]
         reason = f"it was written to {folder}, but the hub did not take it: {lines[0]}"
         advice = "Log in with `hf auth login` or set HF_TOKEN, then publish again with --overwrite."

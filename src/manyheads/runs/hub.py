@@ -1,4 +1,4 @@
-"""A published model, fetched from the Hugging Face hub: safetensors, JSON and text alone, as plain files of a folder."""
+"""A published model is fetched from the Hugging Face hub: safetensors, JSON and text alone, as a folder of files."""
 
 from __future__ import annotations
 
@@ -18,18 +18,24 @@ NOT_FETCHED = ("*/*",)  # what lies in folders: exports and whatever else their 
 def fetch_model(name: str, revision: str | None = None) -> Path:
     """The folder of a model on the hub; fetched once per commit. Whether it is sound is seen when it is opened."""
     from huggingface_hub import hf_hub_download, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
         hf_hub_download(name, MODEL_FILE, revision=revision)  # another kind of model is not fetched at all
         snapshot = Path(
-            snapshot_download(
-                name, revision=revision, allow_patterns=list(FETCHED), ignore_patterns=list(NOT_FETCHED)
-            )
+            snapshot_download(name, revision=revision, allow_patterns=list(FETCHED), ignore_patterns=list(NOT_FETCHED))
         )
-    except (HfHubHTTPError, HFValidationError, OSError) as fault:  # those of networks are OSErrors, or wrapped in one
+    except Exception as fault:
+        if not is_hub_fault(fault):
+            raise
         raise _explained(name, revision, fault) from None
     return _as_plain_files(snapshot, cache_folder() / "hub" / name.replace("/", "--") / snapshot.name)
+
+
+def is_hub_fault(fault: Exception) -> bool:
+    """Whether the hub, or the way to it, is at fault. Versions of huggingface_hub differ in their HTTP library."""
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    return isinstance(fault, HfHubHTTPError | HFValidationError | OSError) or type(fault).__module__.startswith("httpx")
 
 
 def _explained(name: str, revision: str | None, fault: Exception) -> UserError:

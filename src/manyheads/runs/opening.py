@@ -21,9 +21,13 @@ def is_model_folder(folder: Path) -> bool:
     return (folder / MODEL_FILE).exists() or is_onnx_folder(folder)
 
 
+def is_hub_name(source: str | Path) -> bool:
+    return str(source).startswith(HUB)
+
+
 def local_folder(source: str | Path) -> Path:
     """A folder as it is; 'hub:NAME' or 'hub:NAME@REVISION' is fetched first."""
-    if not str(source).startswith(HUB):
+    if not is_hub_name(source):
         return Path(source)
     name, at, revision = str(source).removeprefix(HUB).partition("@")
     return fetch_model(name, revision if at else None)
@@ -35,8 +39,7 @@ def open_predictor(
     imports: Iterable[str | Path] = (),
     runtime: Runtime | None = None,
 ) -> Predictor:
-    """The predictor of a run, of a model folder, or of 'hub:NAME'. `model`: which of a run's models, 'best' unless told.
-    """
+    """The predictor of a run, a model folder or 'hub:NAME'. `model`: which of a run's models, 'best' unless told."""
     folder = local_folder(folder)
     if is_model_folder(folder) or not (folder / "recipe.yaml").exists():
         if folder.is_dir() and not is_model_folder(folder):

@@ -55,7 +55,7 @@ class Run:
 
     @staticmethod
     def from_hub(name: str, revision: str | None = None, imports: Iterable[str | Path] = ()) -> Predictor:
-        """The model that `manyheads publish` put on the Hugging Face hub, ready to predict. It has neither data nor log.
+        """The model that `manyheads publish` put on the Hugging Face hub, ready to predict; without its run's data.
 
         Only safetensors, JSON and text files are fetched, and nothing in them is run.
         """

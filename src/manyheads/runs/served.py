@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyheads.errors import UserError
 from manyheads.inference.graph_session import Runtime
-from manyheads.runs.opening import HUB, is_model_folder, local_folder, open_predictor
+from manyheads.runs.opening import is_hub_name, is_model_folder, local_folder, open_predictor
 from manyheads.serving.access import Access, ApiKeys
 from manyheads.serving.app import Service, build_app
 from manyheads.serving.limits import Limits
@@ -36,7 +36,7 @@ def create_app(
 def read_sources(
     models: Sequence[str], model: str | None = None, imports: Sequence[Path] = (), runtime: Runtime | None = None
 ) -> list[Source]:
-    """'runs/demo', 'runs/demo/best', 'hub:me/demo' or 'name=runs/demo'; a model is called by its run unless it is named."""
+    """'runs/demo', 'runs/demo/best', 'hub:me/demo' or 'name=runs/demo'; a model is called by its run if not named."""
     sources: dict[str, Source] = {}
     for argument in models:
         given_name, equals, path = argument.partition("=")
@@ -55,7 +55,7 @@ def read_sources(
 
 
 def _default_name(folder: Path, source: str) -> str:
-    if source.startswith(HUB):
+    if is_hub_name(source):
         return source.partition("@")[0].rpartition("/")[2]
     resolved = folder.resolve()
     if resolved.name.startswith("best") and (resolved.parent / "recipe.yaml").exists():
