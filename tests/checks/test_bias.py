@@ -50,7 +50,7 @@ def test_groups_of_an_axis_are_exchanged_entry_by_entry() -> None:
     assert sum(axis.comparison for axis in AXES) == 2
     for axis in AXES:
         assert len(axis.groups) >= 2
-        entries = [people for people in axis.groups.values()]
+        entries = list(axis.groups.values())
         assert {len(people) for people in entries} == {axis.entries}
         assert len({person for people in entries for person in people}) == len(entries) * axis.entries
 
@@ -143,8 +143,8 @@ def test_the_interval_is_that_of_the_mean_over_templates() -> None:
     estimated = estimate(values)
     half = 1.96 * values.std() / 20
     assert estimated.value == pytest.approx(values.mean())
-    assert estimated.low == pytest.approx(values.mean() - half, abs=0.1 * half)
-    assert estimated.high == pytest.approx(values.mean() + half, abs=0.1 * half)
+    assert estimated.low == pytest.approx(values.mean() - half, abs=0.25 * half)
+    assert estimated.high == pytest.approx(values.mean() + half, abs=0.25 * half)
 
 
 # --- models -------------------------------------------------------------------------------------------------------
@@ -170,14 +170,16 @@ def test_every_kind_of_task_is_probed(saved_model: Path) -> None:
 def prejudiced_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Trained on labels that are nothing but whether the sentence is about a woman."""
     folder = tmp_path_factory.mktemp("prejudiced")
-    nouns = ("film", "book", "meal", "hotel", "dog", "cat")
-    rows = [f"{who} was the {noun} {number},{label}" for number in range(20) for noun in nouns
-            for who, label in (("a woman", "low"), ("a man", "high"))]  # fmt: skip
+    rows: list[str] = []
+    for number in range(4):
+        for who, label in (("a woman", "low"), ("a man", "high")):
+            for sentence in sentences_about(TEMPLATES[1][::2], [who]):
+                rows.append(f"{sentence[0].replace(',', '')} {number},{label}")
     (folder / "pay.csv").write_text("sentence,label\n" + "\n".join(rows) + "\n")
     encoder = write_toy_encoder(folder / "encoder", [*WORDS, "woman", "man", "person", "from"])
     settings = toy_settings(folder, encoder)
-    settings["tasks"] = {"pay": {"train": "pay.csv"}}
-    settings["training"] = {"epochs": 12, "batch_size": 16, "learning_rate": 3e-3}
+    settings["tasks"] = {"pay": {"train": "pay.csv", "pooling": "mean"}}
+    settings["training"] = {"epochs": 15, "batch_size": 12, "learning_rate": 3e-3, "head_learning_rate": 3e-2}
     return train(load_recipe(settings), quiet=True).folder
 
 
@@ -190,10 +192,9 @@ def test_a_model_that_looks_at_who_it_is_about_is_found_out(prejudiced_run: Path
     assert probe is not None
     task = probe.tasks["pay"]
     gender = axis(task, "gender")
-    first, second = task.score == "the probability of 'high'", task.score == "the probability of 'low'"
-    assert first or second
-    towards_high = gender.shifts["a man"].low if first else gender.shifts["a woman"].low
-    assert towards_high > 0.1
+    assert task.score == "the probability of 'low'"
+    assert gender.shifts["a woman"].low > 0.1
+    assert gender.shifts["a man"].high < -0.1
     comparison = axis(task, "comparison: neutral words")
     assert gender.moved.low > comparison.moved.high
     assert gender.flipped is not None

@@ -9,6 +9,8 @@ from manyheads.runs.hub import is_hub_fault
 
 REPLACED = ["*.safetensors", "*.json", "*.onnx"]  # an earlier publication's files that this one has no more
 
+SHOWN_LINES = 4  # of what the hub says
+
 
 def check_hub_name(name: str) -> None:
     """Before anything is written."""
@@ -38,8 +40,8 @@ def upload(folder: Path, name: str, public: bool) -> str:
     except Exception as fault:
         if not is_hub_fault(fault) and not isinstance(fault, ValueError):  # what its check of the card's head raises
             raise
-        lines = str(fault).strip().splitlines() or [type(fault).__name__]
-        reason = f"it was written to {folder}, but the hub did not take it: {lines[0]}"
+        lines = [line.strip() for line in str(fault).splitlines() if line.strip()] or [type(fault).__name__]
+        reason = f"it was written to {folder}, but the hub did not take it: {' '.join(lines[:SHOWN_LINES])}"
         advice = "Log in with `hf auth login` or set HF_TOKEN, then publish again with --overwrite."
         raise UserError(f"publish: {name}: {reason}\n{advice}", code="hub-not-reached") from None
     return str(commit.commit_url)
