@@ -18,7 +18,7 @@ from huggingface_hub import ModelCard
 
 from command import check_refused, manyheads
 from conftest import made_once
-from manyheads import Predictor, Run, UserError, publish
+from manyheads import Predictor, Run, UserError, load_recipe, publish, train
 from manyheads.checks.bias import probe_bias
 from manyheads.checks.bias_file import write_bias
 from manyheads.publishing.facts import CardSettings
@@ -208,6 +208,7 @@ def test_the_card_says_what_the_run_knows(published: Path) -> None:
     assert "exported-int8" in section(card, "Exported")
     assert "apache-2.0" in section(card, "Licence and languages")
     assert "no text of the training" in card
+    assert "Dev figures therefore flatter it" in section(card, "Results"), "it was chosen on them"
 
 
 def test_the_settings_are_those_of_the_recipe(published: Path) -> None:
@@ -260,6 +261,26 @@ def test_a_probe_of_another_model_is_not_shown(own_run: Path, tmp_path: Path) ->
     write_bias(own_run, probe)
     publish(own_run, tmp_path / "out")
     assert "Not probed" in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_heads_of_the_model_that_a_run_extends_are_told_of(toy_run: Path, tmp_path: Path) -> None:
+    settings = {
+        "name": "more",
+        "extends": str(toy_run),
+        "data": {"root": str(toy_run.parents[1])},
+        "tasks": {"tone": {"train": "mood.csv"}},
+        "training": {"epochs": 1},
+        "output": str(tmp_path),
+        "report": False,
+    }
+    folder = publish(train(load_recipe(settings), quiet=True).folder).folder
+    card = (folder / "README.md").read_text()
+    assert [row[0] for row in cells(section(card, "Tasks"))[2:]] == ["`mood`", "`near`", "`tone`"]
+    assert "`mood`, `near`: of the model that this run extends" in card
+    assert {row[0] for row in cells(section(card, "Results"))[2:]} == {"`tone`"}
+    assert str(toy_run.parent) not in card
+    assert set(Predictor.open(folder).tasks) == {"mood", "near", "tone"}
 
 
 # --- mistakes -----------------------------------------------------------------------------------------------------

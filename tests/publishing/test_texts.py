@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from manyheads import UserError
-from manyheads.publishing.markdown import code, plain, table
+from manyheads.publishing.markdown import code, plain, prose, table
 from manyheads.publishing.portable import refuse_folders, without_paths
 
 
@@ -44,6 +44,11 @@ def test_names_format_nothing(name: str) -> None:
     for letter in "<>|_[]`#$":
         assert escaped.count(letter) == escaped.count("\\" + letter)
     assert escaped.replace("\\", "") == name
+
+
+def test_our_own_sentences_keep_their_code() -> None:
+    assert prose("a_b: try `training.learning_rate`.") == "a\\_b: try `training.learning_rate`."
+    assert prose("a class called ` or <b>") == "a class called \\` or \\<b\\>"
 
 
 def test_code_spans_hold_backticks_and_stay_in_their_cell() -> None:

@@ -53,7 +53,7 @@ def model_card(facts: CardFacts) -> str:
 
 
 def _lead(facts: CardFacts) -> str:
-    tasks = list(facts.run.tasks)
+    tasks = list(facts.tasks)
     heads = f"{len(tasks)} heads" if len(tasks) > 1 else "one head"
     description = f"{plain(facts.recipe.description)}\n\n" if facts.recipe.description else ""
     return (
@@ -91,7 +91,7 @@ def usage_code(facts: CardFacts) -> str:
     else:
         lines = ["from manyheads import Run", "", f"model = Run.from_hub({name!r})"]
     shown: set[bool] = set()
-    for task in facts.run.tasks.values():
+    for task in facts.tasks.values():
         if task.pair not in shown:
             shown.add(task.pair)
             texts = list(PAIR_TEXTS if task.pair else SINGLE_TEXTS)
@@ -109,7 +109,7 @@ def _own_parts(facts: CardFacts) -> list[str]:
 
 def _tasks_section(facts: CardFacts) -> str:
     lines: list[dict[str, str]] = []
-    for task in facts.run.tasks.values():
+    for task in facts.tasks.values():
         parts = (task.encoding, task.pooling, task.head, task.loss)
         lines.append(
             {
@@ -120,7 +120,13 @@ def _tasks_section(facts: CardFacts) -> str:
                 "encoding, pooling, head, loss": ", ".join(code(part.name) for part in parts),
             }
         )
-    return table(lines)
+    if not facts.earlier_tasks:
+        return table(lines)
+    earlier = ", ".join(map(code, facts.earlier_tasks))
+    note = (
+        f"{earlier}: of the model that this run extends, encoder and heads as they were. Its card has their data and "
+    )
+    return f"{table(lines)}\n\n{note}figures; below are those of the other tasks."
 
 
 def _labels(task: Task) -> str:
@@ -175,12 +181,15 @@ def _results_section(facts: CardFacts) -> str:
             if tested:
                 line["test"] = number(tested[task_name][metric]) if task_name in tested else "–"
             lines.append(line)
-    chosen_on = plain(str(facts.about.get("chosen_on", "dev")))
+    chosen_on = str(facts.about.get("chosen_on", "dev examples"))
+    chosen = f"The model was chosen on {plain(chosen_on)}."
+    if chosen_on.startswith("dev"):
+        chosen += " Dev figures therefore flatter it a little."
     about_test = "Test was read once, at the end." if tested else "There are no test figures."
     notes = [
         "Intervals are over dev examples; bold is what models are chosen by. `majority` is the best constant "
         "prediction, `frozen probe` a linear model on the encoder before training.",
-        f"The model was chosen by such figures ({chosen_on}), so they flatter it a little. {about_test}",
+        f"{chosen} {about_test}",
     ]
     return "\n\n".join([table(lines), *notes])
 

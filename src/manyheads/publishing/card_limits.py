@@ -8,7 +8,7 @@ from manyheads.checks.bias_file import WHAT_IT_DOES_NOT_SHOW, WHAT_IT_SHOWS, bia
 from manyheads.exporting.check import Measured
 from manyheads.exporting.folder import as_lines
 from manyheads.publishing.facts import CardFacts
-from manyheads.publishing.markdown import as_cells, bullets, code, plain, table
+from manyheads.publishing.markdown import as_cells, bullets, code, plain, prose, table
 from manyheads.publishing.portable import without_paths
 from manyheads.reports.error_analysis import CONFIDENT, LABELS_LISTED, Slice, slices, suspicious_labels, word_pieces
 from manyheads.reports.findings import nothing_found
@@ -19,7 +19,7 @@ FEWEST = 30  # examples of a slice that is worth a line
 
 
 def limits_section(facts: CardFacts) -> str:
-    parts = [bullets([plain(text) for text in facts.problems]) or plain(nothing_found(facts.run))]
+    parts = [bullets([prose(text) for text in facts.problems]) or prose(nothing_found(facts.run))]
     weak = _weak_slices(facts)
     if weak:
         parts.append("Parts of dev on which it is clearly worse (their 95 % interval leaves out the value of all):")
@@ -81,7 +81,7 @@ def _data_findings(facts: CardFacts) -> str:
         return "`manyheads check` finds no faults in the data."
     lines: dict[str, None] = {}  # tasks that share rows have the same findings
     for finding in facts.data_findings:
-        lines[f"{code(finding.task)}: {plain(without_paths(finding.message))}"] = None
+        lines[f"{code(finding.task)}: {prose(without_paths(finding.message))}"] = None
     return "`manyheads check` finds in the data:\n\n" + bullets(list(lines))
 
 
@@ -89,14 +89,14 @@ def bias_section(facts: CardFacts) -> str:
     probe = facts.bias
     if probe is None:
         return "Not probed: whether predictions depend on names or group words is not known."
-    parts: list[str] = []
+    parts = [WHAT_IT_SHOWS]
     for task_name, task in probe.tasks.items():
         score = f" Lowest and highest group: {plain(task.score)}, from the mean of all groups." if task.score else ""
         parts.append(f"{code(task_name)}, {task.templates} templates, 95 % intervals over them.{score}")
         parts.append(table(as_cells(bias_lines(task))))
     for task_name, reason in probe.left_out.items():
         parts.append(f"{code(task_name)} was not probed: {plain(reason)}.")
-    return "\n\n".join([*parts, WHAT_IT_SHOWS, WHAT_IT_DOES_NOT_SHOW])
+    return "\n\n".join([*parts, WHAT_IT_DOES_NOT_SHOW])
 
 
 def exported_section(facts: CardFacts) -> str:

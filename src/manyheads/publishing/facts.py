@@ -23,6 +23,7 @@ from manyheads.publishing.portable import name_of
 from manyheads.reports.facts import RunFacts
 from manyheads.reports.findings import find_problems
 from manyheads.reports.headlines import headlines
+from manyheads.tasks.task import Task
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 SPLITS = ("train", "dev", "test")
@@ -86,6 +87,15 @@ class CardFacts:
     @property
     def about(self) -> dict[str, Any]:
         return self.run.run.about
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """All that the model has: also those of a model that the run extends, of whose data it knows nothing."""
+        return self.run.run.predictor.tasks
+
+    @property
+    def earlier_tasks(self) -> list[str]:
+        return [name for name in self.tasks if name not in self.run.tasks]
 
     @cached_property
     def base_model(self) -> str | None:
@@ -166,9 +176,14 @@ class CardFacts:
         except UserError as fault:
             self.reporter.say(f"note: the data was not checked: {fault}")
             return None
-        if any(finding.kind == "unreadable" for finding in findings):
-            return None
-        return [finding for finding in findings if finding.severity != "note" and finding.kind != "recipe"]
+        of_data: list[DataFinding] = []
+        for finding in findings:
+            kind = finding.kind
+            if kind == "unreadable":
+                return None
+            if kind != "recipe" and finding.severity != "note":
+                of_data.append(finding)
+        return of_data
 
     @cached_property
     def bias(self) -> BiasProbe | None:

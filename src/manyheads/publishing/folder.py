@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -56,38 +56,44 @@ def publish(
 
     `exported`: exported folders of the run that go along, by name.
     """
-    settings, reporter, folder = settings or CardSettings(), reporter or Reporter(quiet=True), Path(run)
+    settings, folder = settings or CardSettings(), Path(run)
     check_languages(settings.languages)
     if settings.hub_name is not None:
         check_hub_name(settings.hub_name)
     for file in imports:
         import_parts(Path(file).expanduser().resolve(), "imports")
     target = Path(to) if to is not None else folder / "published"
-    facts = CardFacts(RunFacts(folder), settings, reporter, tuple(exported))
-    source = _check_model(facts)
+    facts = CardFacts(RunFacts(folder), settings, reporter or Reporter(quiet=True), tuple(exported))
+    model = _check_model(facts)
     check_free(target, overwrite)
-    exports = _check_exports(facts, exported)
+    _write(facts, model, _check_exports(facts, exported), target)
+    published = Published(target, licence_notes(settings.licence, settings.base_licence))
+    if settings.hub_name is None:
+        return published
+    return replace(published, address=upload(target, settings.hub_name, public))
+
+
+def _write(facts: CardFacts, model: Path, exports: dict[str, Path], target: Path) -> None:
+    """Nothing, where any of it names a folder of this machine."""
+    private = folders_of(facts.recipe, facts.run.folder)
     texts = {CARD: model_card(facts)}
-    for file in sorted(source.iterdir()):
+    for file in sorted(model.iterdir()):
         if file.name in WITH_PATHS:
             texts[file.name] = _portable_json(file)
-    private = folders_of(facts.recipe, folder)
     refuse_folders(((name, text.encode()) for name, text in texts.items()), private)
+    for export in exports.values():
+        refuse_folders(_searched(export), private)
 
     def fill(aside: Path) -> None:
-        for file in source.iterdir():
+        for file in model.iterdir():
             if file.suffix in PUBLISHED_SUFFIXES and file.name not in (CHECKSUMS, *texts):
                 shutil.copyfile(file, aside / file.name)
         for name, text in texts.items():
             (aside / name).write_text(text, encoding="utf-8")
         for name, export in exports.items():
-            _copy_export(export, aside / name, private)
+            _copy_export(export, aside / name)
 
     write_folder(target, fill, unlisted=(CARD, *exports))
-    published = Published(target, licence_notes(settings.licence, settings.base_licence))
-    if settings.hub_name is None:
-        return published
-    return replace(published, address=upload(target, settings.hub_name, public))
 
 
 def _check_model(facts: CardFacts) -> Path:
@@ -96,8 +102,8 @@ def _check_model(facts: CardFacts) -> Path:
     source = folder / "best"
     restore_folder(source)
     if not facts.run.finished or not source.is_dir():
-        reason = "the run is not finished, so there is nothing to say of its model"
-        raise UserError(f"{folder}: {reason}. `manyheads resume {folder}` finishes it.", code="unfinished-run")
+        reason = "it has no finished model of tasks (best/ and metrics.json)"
+        raise UserError(f"{folder}: {reason}. `manyheads resume {folder}` finishes a run.", code="unfinished-run")
     check_files(source)
     _ = facts.run.run.predictor  # opens, or says why it does not
     return source
@@ -131,7 +137,17 @@ def _check_exports(facts: CardFacts, names: Sequence[str]) -> dict[str, Path]:
     return exports
 
 
-def _copy_export(export: Path, target: Path, private: list[str]) -> None:
+def _searched(export: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of an exported folder that may name folders, as they are published."""
+    for file in sorted(export.rglob("*")):
+        name = f"{export.name}/{file.name}"
+        if file.name in WITH_PATHS:
+            yield name, _portable_json(file).encode()
+        elif file.suffix in TEXT_SUFFIXES:
+            yield name, file.read_bytes()
+
+
+def _copy_export(export: Path, target: Path) -> None:
     def fill(aside: Path) -> None:
         for file in sorted(export.rglob("*")):
             copy = aside / file.relative_to(export)
@@ -141,9 +157,6 @@ def _copy_export(export: Path, target: Path, private: list[str]) -> None:
                 copy.write_text(_portable_json(file), encoding="utf-8")
             elif file.name != CHECKSUMS:
                 shutil.copyfile(file, copy)
-        for file in aside.rglob("*"):
-            if file.suffix in TEXT_SUFFIXES:
-                refuse_folders([(f"{export.name}/{file.name}", file.read_bytes())], private)
 
     write_folder(target, fill)
 

@@ -23,6 +23,17 @@ def plain(text: str) -> str:
     return SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
+def prose(text: str) -> str:
+    """A sentence of ours, whose words between backticks are code; the rest formats nothing."""
+    parts = " ".join(text.split()).split("`")
+    if len(parts) % 2 == 0:  # a backtick that is somebody's own
+        return plain(text)
+    shown: list[str] = []
+    for index, part in enumerate(parts):
+        shown.append(code(part) if index % 2 else SPECIAL.sub(r"\\\1", part))
+    return "".join(shown)
+
+
 def number(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.3f}"
 
