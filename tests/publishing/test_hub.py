@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from command import check_refused, manyheads
 from local_hub import LocalHub
 from manyheads import Predictor, Run, UserError
 
@@ -18,6 +19,7 @@ import json, sys
 from manyheads import Run, UserError, publish
 from manyheads.publishing.facts import CardSettings
 from manyheads.runs.opening import local_folder
+from manyheads.runs.served import read_sources
 
 run, out, other = sys.argv[1:]
 first = publish(run, out, CardSettings(hub_name="me/toy"), exported=["exported-int8"]).address
@@ -26,6 +28,8 @@ code = open(out + "/README.md").read().split("```python")[1].split("```")[0]
 exec(code)
 folder = local_folder("hub:me/toy")
 answers = Run.from_hub("me/toy", revision=first.rpartition("/")[2]).predict("mood", ["the film was good"])
+[served] = read_sources(["hub:me/toy@main"])
+assert (served.name, served.model_folder) == ("toy", folder)
 codes = []
 for name, revision in (("me/nothing", None), ("me/toy", "f" * 40), ("me/other", None), ("a/b/c", None)):
     try:
@@ -94,6 +98,11 @@ def test_what_the_hub_refuses_is_one_message(toy_run: Path, tmp_path: Path) -> N
     assert gone.returncode == 2
     assert "[hub-not-reached]" in gone.stderr
     assert "Traceback" not in gone.stderr
+
+
+@pytest.mark.slow
+def test_an_export_of_what_is_on_the_hub_has_a_folder_of_its_own() -> None:
+    check_refused(manyheads("export", "hub:me/toy"), "[bad-option]", "--folder")
 
 
 def test_without_a_network_a_model_that_was_never_fetched_is_one_message() -> None:
