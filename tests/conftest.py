@@ -89,6 +89,23 @@ def toy_settings(data: Path, encoder: Path) -> dict[str, Any]:
     }
 
 
+def write_exported_run(folder: Path, encoder: Path) -> None:
+    """A trained run of the toy tasks, and its exports in both kinds of int8."""
+    from manyheads import load_recipe, train
+    from manyheads.exporting.folder import ExportSettings, export
+
+    run = train(load_recipe(toy_settings(write_toy_data(folder), encoder)), quiet=True)
+    for precision in ("int8", "int8-steady"):
+        export(run.folder, settings=ExportSettings(precision=precision, most_lost=1.0))
+
+
+@pytest.fixture(scope="session")
+def toy_run(toy_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its folder. Work on a copy."""
+    made = made_once(tmp_path_factory, "exported-run", lambda folder: write_exported_run(folder, toy_encoder))
+    return made / "runs" / "toy"
+
+
 @pytest.fixture
 def toy_data(tmp_path: Path) -> Path:
     return write_toy_data(tmp_path)

@@ -25,6 +25,7 @@ _PUBLIC = {
     "average": "manyheads.training.soup",
     "distill": "manyheads.distilling.distill",
     "export": "manyheads.exporting.folder",
+    "publish": "manyheads.publishing.folder",
     "Predictor": "manyheads.inference.predictor",
     "Run": "manyheads.runs.run",
     "create_app": "manyheads.runs.served",
@@ -46,6 +47,7 @@ __all__ = [
     "extend",
     "load_recipe",
     "parts",
+    "publish",
     "register",
     "resume",
     "train",
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from manyheads.exporting.folder import export
     from manyheads.inference.predictor import Predictor
     from manyheads.model.multitask import ManyHeads
+    from manyheads.publishing.folder import publish
     from manyheads.registry import parts, register
     from manyheads.runs.run import Run
     from manyheads.runs.served import create_app

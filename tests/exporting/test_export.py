@@ -17,8 +17,8 @@ import pytest
 
 from building import CLASSES, NUMBERS, SIDES, TWO, a_task, toy_model
 from command import manyheads
-from conftest import made_once, toy_settings, write_toy_data
-from manyheads import Predictor, UserError, load_recipe, train
+from conftest import made_once
+from manyheads import Predictor, UserError
 from manyheads.exporting.check import Measured, refuse_losses
 from manyheads.exporting.folder import ExportSettings, as_lines, export
 from manyheads.inference.onnx_backend import MOST_WASTE, OnnxBackend
@@ -29,19 +29,6 @@ from running_server import RunningServer
 PAIRS = list(zip(*SIDES, strict=True))
 MOODS = (("film", "good"), ("dog", "dull"))
 TEXTS = [f"the {noun} was {mood} {number}" for number in range(9) for noun, mood in MOODS]
-
-
-def write_run(folder: Path, encoder: Path) -> None:
-    """A trained run of two tasks, and its exports in both kinds of int8."""
-    run = train(load_recipe(toy_settings(write_toy_data(folder), encoder)), quiet=True)
-    for precision in ("int8", "int8-steady"):
-        export(run.folder, settings=ExportSettings(precision=precision, most_lost=1.0))
-
-
-@pytest.fixture(scope="session")
-def toy_run(toy_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = made_once(tmp_path_factory, "exported-run", lambda folder: write_run(folder, toy_encoder))
-    return made / "runs" / "toy"
 
 
 def write_model(folder: Path, encoder: Path) -> None:

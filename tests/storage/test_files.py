@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -40,6 +41,24 @@ def test_checksums_name_every_file(tmp_path: Path, sums: str) -> None:
     (folder / "notes.txt").write_text("someone's own")
     check_folder(folder)
     (folder / "checksums.json").write_text(sums)
+    with pytest.raises(UserError) as caught:
+        check_folder(folder)
+    assert caught.value.code == "damaged-checkpoint"
+
+
+def test_some_files_may_change_and_a_folder_may_have_checksums_of_its_own(tmp_path: Path) -> None:
+    def fill(aside: Path) -> None:
+        (aside / "a.json").write_text("{}")
+        (aside / "README.md").write_text("first")
+        write_folder(aside / "inner", lambda inner: (inner / "b.json").write_text("{}") and None)
+
+    folder = tmp_path / "whole"
+    write_folder(folder, fill, unlisted=("README.md", "inner"))
+    assert list(json.loads((folder / "checksums.json").read_text())) == ["a.json"]
+    (folder / "README.md").write_text("second")
+    check_folder(folder)
+    check_folder(folder / "inner")
+    (folder / "inner" / "checksums.json").unlink()
     with pytest.raises(UserError) as caught:
         check_folder(folder)
     assert caught.value.code == "damaged-checkpoint"

@@ -13,6 +13,8 @@ from manyheads.cli.average import average
 from manyheads.cli.demo import demo
 from manyheads.cli.export import export
 from manyheads.cli.extend import extend
+from manyheads.cli.probe_bias import probe_bias
+from manyheads.cli.publish import publish
 from manyheads.cli.serve import serve
 from manyheads.cli.study import app as study_app
 from manyheads.errors import Interrupted, UserError
@@ -48,8 +50,8 @@ COMMANDS = (  # in the order of --help
     *(predict.evaluate, predict.predict),
     *(inspect.recipes, inspect.parts),
     *(report.conflicts, report.report),
-    *(inspect.plan, inspect.check, inspect.doctor),
-    *(serve, export, demo),
+    *(inspect.plan, inspect.check, probe_bias, inspect.doctor),
+    *(serve, export, publish, demo),
 )
 for command in COMMANDS:
     app.command()(command)

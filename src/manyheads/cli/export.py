@@ -52,7 +52,11 @@ def export(
 ) -> None:
     """Export a model for ONNX Runtime, and check it first; for example: manyheads export runs/demo --precision int8"""
     from manyheads.console import Reporter, print_json, print_table
+    from manyheads.runs.opening import is_hub_name, local_folder
 
+    if is_hub_name(run) and folder is None:
+        raise UserError(f"export: {run} has no folder of its own; say where to: --folder.", code="bad-option")
+    run = local_folder(run)
     _check_choice("--to", form, FORMS)
     _check_choice("--precision", precision, PRECISIONS)
     _check_choice("--layout", layout, LAYOUTS)

@@ -19,7 +19,7 @@ Overrides = Annotated[
 ]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 ModelArgument = Annotated[
-    Path, typer.Argument(metavar="RUN|MODEL", help="A run folder, or a model folder (best/, or a copy).")
+    Path, typer.Argument(metavar="RUN|MODEL", help="A run folder, a model folder (best/, or a copy), or hub:NAME.")
 ]
 Imports = Annotated[
     list[Path] | None,

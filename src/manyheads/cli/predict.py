@@ -56,8 +56,9 @@ def evaluate(
     For example: evaluate runs/reviews --split test; evaluate runs/reviews/best new.csv --task sentiment
     """
     from manyheads.console import Reporter
-    from manyheads.runs.opening import is_model_folder, open_predictor
+    from manyheads.runs.opening import is_model_folder, local_folder, open_predictor
 
+    run = local_folder(run)
     if files and split is not None:
         raise UserError("evaluate: give FILE or --split, not both.", code="conflicting-options")
     layout = _read_layout(columns, file_format, quoting)

@@ -13,7 +13,9 @@ from manyheads.cli.options import Imports, ModelOption, RuntimeOption, read_runt
 
 
 def serve(
-    models: Annotated[list[str], typer.Argument(metavar="RUN_OR_MODEL...", help="Folders, or NAME=FOLDER.")],
+    models: Annotated[
+        list[str], typer.Argument(metavar="RUN_OR_MODEL...", help="Folders or hub:NAME; or NAME=FOLDER.")
+    ],
     host: Annotated[
         str, typer.Option("--host", help="Where to listen; beyond this machine an API key is needed.")
     ] = "127.0.0.1",

@@ -51,9 +51,21 @@ def to_onnx(model: ManyHeads, layout: Layout, int8_words: bool = False) -> onnx.
     assert program is not None
     content = program.model_proto
     del content.graph.value_info[:]  # shapes of the trial, which stop quantisation
+    _drop_traces(content)
     if layout == "packed":
         _find_places_inside(content)
     return content
+
+
+def _drop_traces(content: onnx.ModelProto) -> None:
+    """Every node names the source file that it was traced from: paths of this machine, and most of a small graph."""
+    for node in content.graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+    for function in content.functions:
+        for node in function.node:
+            del node.metadata_props[:]
+            node.doc_string = ""
 
 
 def _trial(graph: ModelGraph, layout: Layout) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

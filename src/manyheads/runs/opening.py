@@ -11,11 +11,26 @@ from manyheads.inference.graph_session import Runtime
 from manyheads.inference.onnx_folder import DESCRIPTION_FILE, is_onnx_folder
 from manyheads.inference.predictor import Predictor
 from manyheads.model.folder_checks import MODEL_FILE
+from manyheads.runs.hub import fetch_model
+
+HUB = "hub:"
 
 
 def is_model_folder(folder: Path) -> bool:
     """Whether it is best/, a copy of it, or an exported model, and not a run folder."""
     return (folder / MODEL_FILE).exists() or is_onnx_folder(folder)
+
+
+def is_hub_name(source: str | Path) -> bool:
+    return str(source).startswith(HUB)
+
+
+def local_folder(source: str | Path) -> Path:
+    """A folder as it is; 'hub:NAME' or 'hub:NAME@REVISION' is fetched first."""
+    if not is_hub_name(source):
+        return Path(source)
+    name, at, revision = str(source).removeprefix(HUB).partition("@")
+    return fetch_model(name, revision if at else None)
 
 
 def open_predictor(
@@ -24,8 +39,8 @@ def open_predictor(
     imports: Iterable[str | Path] = (),
     runtime: Runtime | None = None,
 ) -> Predictor:
-    """The predictor of a run, or of a model folder. `model`: which of a run's models, 'best' unless told."""
-    folder = Path(folder)
+    """The predictor of a run, a model folder or 'hub:NAME'. `model`: which of a run's models, 'best' unless told."""
+    folder = local_folder(folder)
     if is_model_folder(folder) or not (folder / "recipe.yaml").exists():
         if folder.is_dir() and not is_model_folder(folder):
             files = f"a model folder (it has no {MODEL_FILE}) nor an exported one (it has no {DESCRIPTION_FILE})"

@@ -28,6 +28,7 @@ from manyheads.model.multitask import ManyHeads
 from manyheads.model.saved_tasks import UnknownParts, check_metrics
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.metrics import overall
+from manyheads.runs.hub import fetch_model
 from manyheads.runs.lock import find_holder
 from manyheads.runs.log import LOG_FILE, RunLog
 from manyheads.runs.splits import SPLITS, Split, check_unchanged, read_split
@@ -51,6 +52,14 @@ class Run:
             raise UserError(f"{self.folder}: {reason}", code="not-a-run")
         for file in imports:
             import_parts(Path(file).expanduser().resolve(), "imports")
+
+    @staticmethod
+    def from_hub(name: str, revision: str | None = None, imports: Iterable[str | Path] = ()) -> Predictor:
+        """The model that `manyheads publish` put on the Hugging Face hub, ready to predict; without its run's data.
+
+        Only safetensors, JSON and text files are fetched, and nothing in them is run.
+        """
+        return Predictor.open(fetch_model(name, revision), imports)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, model={self.model_name!r})"

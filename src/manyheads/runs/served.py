@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyheads.errors import UserError
 from manyheads.inference.graph_session import Runtime
-from manyheads.runs.opening import is_model_folder, open_predictor
+from manyheads.runs.opening import is_hub_name, is_model_folder, local_folder, open_predictor
 from manyheads.serving.access import Access, ApiKeys
 from manyheads.serving.app import Service, build_app
 from manyheads.serving.limits import Limits
@@ -36,14 +36,15 @@ def create_app(
 def read_sources(
     models: Sequence[str], model: str | None = None, imports: Sequence[Path] = (), runtime: Runtime | None = None
 ) -> list[Source]:
-    """'runs/demo', 'runs/demo/best' or 'name=runs/demo'; a model is called by its run unless it is named."""
+    """'runs/demo', 'runs/demo/best', 'hub:me/demo' or 'name=runs/demo'; a model is called by its run if not named."""
     sources: dict[str, Source] = {}
     for argument in models:
         given_name, equals, path = argument.partition("=")
-        folder = Path(path if equals else argument)
+        source = path if equals else argument
+        folder = local_folder(source)
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; name a run or a model folder.", code="not-a-run")
-        name = given_name if equals else _default_name(folder)
+        name = given_name if equals else _default_name(folder, source)
         if name in sources:
             message = f"two models are called '{name}'; name one of them: NAME={folder}."
             raise UserError(f"serve: {message}", code="duplicate-model")
@@ -53,7 +54,9 @@ def read_sources(
     return list(sources.values())
 
 
-def _default_name(folder: Path) -> str:
+def _default_name(folder: Path, source: str) -> str:
+    if is_hub_name(source):
+        return source.partition("@")[0].rpartition("/")[2]
     resolved = folder.resolve()
     if resolved.name.startswith("best") and (resolved.parent / "recipe.yaml").exists():
         return resolved.parent.name

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from manyheads.errors import UserError
@@ -16,15 +16,22 @@ CHECKED_SUFFIXES = (".safetensors", ".json")  # of files that are read: nothing 
 DAMAGED = "\nDelete that folder and run `manyheads resume RUN`: it goes on from the newest checkpoint that is left."
 
 
-def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """`fill` writes into a folder aside, which takes the place of `folder` only when every byte is on disk."""
+def write_folder(folder: Path, fill: Callable[[Path], None], unlisted: Collection[str] = ()) -> None:
+    """`fill` writes into a folder aside, which takes the place of `folder` only when every byte is on disk.
+
+    `unlisted`: files and folders directly in it that its checksums leave out.
+    """
     aside, old = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
     restore_folder(folder)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     fill(aside)
     files = sorted(file for file in aside.rglob("*") if file.is_file())
-    sums = {str(file.relative_to(aside)): file_sha256(file) for file in files}
+    sums: dict[str, str] = {}
+    for file in files:
+        name = file.relative_to(aside)
+        if name.parts[0] not in unlisted:
+            sums[str(name)] = file_sha256(file)
     (aside / CHECKSUMS).write_text(json.dumps(sums, indent=1))
     for file in [*files, aside / CHECKSUMS, aside]:
         _sync(file)
@@ -53,6 +60,8 @@ def check_folder(folder: Path, code: str = "damaged-checkpoint") -> None:
         ) from None
     for file in sorted(folder.rglob("*")):
         name = str(file.relative_to(folder))
+        if (folder / Path(name).parts[0] / CHECKSUMS).is_file():
+            continue  # a folder inside with checksums of its own, such as an export beside a published model
         if file.suffix in CHECKED_SUFFIXES and file.is_file() and name != CHECKSUMS and name not in sums:
             reason = f"{CHECKSUMS} does not name it: it was added later, or the list was cut."
             raise UserError(f"{file}: {reason}{DAMAGED}", code=code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from manyheads.checks.bias_file import BIAS_FILE, WHAT_IT_DOES_NOT_SHOW, WHAT_IT_SHOWS, bias_lines, read_bias
 from manyheads.config.recipe import Recipe
 from manyheads.console import duration, or_dash
 from manyheads.errors import UserError
@@ -59,7 +60,7 @@ def run_report(folder: Path) -> Report:
         sections.append(_embedding_section(facts))
         for task_name in facts.predictions:
             sections.append(error_section(facts, task_name))
-        sections.append(_recipe_section(facts))
+        sections += [_bias_section(facts), _recipe_section(facts)]
         lead = _lead(facts)
     notes = [*facts.start.get("notes", []), *facts.notes]
     return render_report("run.html.jinja", f"{facts.name}: report of a run", sections, notes, lead)
@@ -225,6 +226,25 @@ def _space_rows(facts: RunFacts) -> list[dict[str, object]]:
             }
         )
     return rows
+
+
+def _bias_section(facts: RunFacts) -> Section:
+    """Empty where the run was not probed."""
+    section = Section("bias", "Names and group words")
+    probe = read_bias(facts.folder)
+    if probe is None:
+        return section
+    if probe.model != facts.metrics.get("model"):
+        section.text(f"{BIAS_FILE} is of another model of this run: `manyheads probe-bias` again.", "soft")
+        return section
+    section.text(WHAT_IT_SHOWS, "soft")
+    for task_name, task in probe.tasks.items():
+        section.heading(f"{task_name}: {task.templates} templates")
+        section.table(bias_lines(task), f"bias-{task_name}")
+        if task.score:
+            section.text(f"Lowest and highest group: {task.score}, from the mean of all groups.", "soft")
+    section.text(WHAT_IT_DOES_NOT_SHOW, "soft")
+    return section
 
 
 def _recipe_section(facts: RunFacts) -> Section:
