@@ -82,7 +82,7 @@ def text_options() -> list[str]:
 def test_labelled_files_are_evaluated_by_an_exported_model(toy_run: Path, tmp_path: Path) -> None:
     data = toy_run.parents[1] / "mood.csv"
     ours = manyheads("evaluate", toy_run / "best", data, "--task", "mood", "--json")
-    theirs = manyheads("evaluate", toy_run / "exported-int8-steady", data, "--task", "mood", "--json")
+    theirs = manyheads("evaluate", toy_run / "exported-int8", data, "--task", "mood", "--json")
     assert theirs.returncode == 0, theirs.stderr
     mine, its = (json.loads(printed.stdout)["files"]["metrics"]["mood"]["accuracy"] for printed in (ours, theirs))
     assert its == pytest.approx(mine, abs=0.1)
@@ -92,7 +92,7 @@ def test_labelled_files_are_evaluated_by_an_exported_model(toy_run: Path, tmp_pa
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (["--precision", "int4"], "bad-option", "int8"),
+        (["--precision", "int8-dynamic"], "bad-option", "Did you mean 'int8'"),
         (["--layout", "square"], "bad-option", "packed"),
         (["--to", "tflite"], "bad-option", "onnx"),
         (["--precision", "int8", "--float-layers", "9"], "no-such-layer", "layer 9"),
@@ -119,8 +119,8 @@ def test_int8_of_a_model_without_data_is_not_written(exported: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_steady_int8_does_not_depend_on_company(toy_run: Path) -> None:
-    predictor = Predictor.open(toy_run / "exported-int8-steady")
+def test_int8_does_not_depend_on_what_shares_a_pass(toy_run: Path) -> None:
+    predictor = Predictor.open(toy_run / "exported-int8")
     together = predictor.predict("mood", TEXTS)
     for text, described in zip(TEXTS, together, strict=True):
         [alone] = predictor.predict("mood", [text])
@@ -128,15 +128,14 @@ def test_steady_int8_does_not_depend_on_company(toy_run: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["int8", "int8-steady"])
-def test_int8_is_near_float32_and_smaller(toy_run: Path, precision: str, tmp_path: Path) -> None:
-    folder = toy_run / f"exported-{precision}"
+def test_int8_is_near_float32_and_smaller(toy_run: Path) -> None:
+    folder = toy_run / "exported-int8"
     original, reduced = Predictor.open(toy_run / "best"), Predictor.open(folder)
     ours, theirs = original.predict("near", PAIRS), reduced.predict("near", PAIRS)
     apart = [abs(one["prediction"] - other["prediction"]) for one, other in zip(ours, theirs, strict=True)]
     assert 0 < max(apart) < 0.5  # of a range from 0 to 5
     described = json.loads((folder / "onnx.json").read_text())
-    assert described["precision"] == precision
+    assert described["precision"] == "int8"
     assert described["measured"]["mood"]["moved"] > 0
     assert described["measured"]["mood"]["examples"] > 0
     float_size = (toy_run / "best" / "model.safetensors").stat().st_size

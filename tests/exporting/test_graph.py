@@ -15,7 +15,10 @@ from manyheads import Predictor, UserError
 from manyheads.config.part import PartConfig
 from manyheads.config.recipe import EncoderSettings
 from manyheads.encoder import load_encoder
+from manyheads.exporting.channels import channel_maxima
 from manyheads.exporting.folder import ExportSettings, export
+from manyheads.exporting.onnx_file import to_onnx
+from manyheads.exporting.quantise import quantise
 from manyheads.inference.onnx_backend import OnnxBackend
 from manyheads.inference.prepared import TextInput
 from manyheads.model.folder import save_model
@@ -194,3 +197,6 @@ def test_encoders_of_transformers_export_padded(name: str, toy_encoder: Path, tm
     for task in tasks.values():
         ours, theirs = original.predict(task.name, texts_of(task)), exported.predict(task.name, texts_of(task))
         assert max(differences(ours, theirs)) <= 1e-5
+    graph = to_onnx(model, "padded", int8_words=True)
+    quantise(graph, channel_maxima(graph, "padded", tokenizer.backend.get_vocab_size(), model.max_length))
+    assert sum(node.op_type == "MatMulInteger" for node in graph.graph.node) == 12  # six of each layer

@@ -159,6 +159,6 @@ def refuse_losses(measured: dict[str, Measured], most_lost: float, precision: Pr
         if values.lost > most_lost:
             losses.append(f"\n  {name}: {values.metric} {_shown(values.original)} → {_shown(values.exported)}")
     if losses:
-        advice = f"--precision int8-steady, --float-layers, or --most-lost if that is worth it (now {most_lost:g})"
+        advice = f"--float-layers, or --most-lost if that is worth it (now {most_lost:g})"
         reason = f"{precision} costs more than it may:{''.join(losses)}\n  Nothing was written. Try {advice}."
         raise UserError(f"export: {reason}", code="export-loses")

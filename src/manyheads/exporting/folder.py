@@ -15,6 +15,7 @@ from manyheads.config.plugins import import_parts
 from manyheads.console import Reporter
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError
+from manyheads.exporting.channels import channel_maxima
 from manyheads.exporting.check import Measured, check_same, measure_precisions, refuse_losses
 from manyheads.exporting.onnx_file import to_onnx
 from manyheads.exporting.quantise import quantise
@@ -78,8 +79,11 @@ def export(
         reason = "int8 is checked on labelled examples, and a model folder has none"
         raise UserError(f"export: {reason}; name the run, or --check FILE.", code="nothing-to-check")
     reporter.say("writing the graph …")
-    graph = to_onnx(backend.model, settings.layout, int8_words=settings.precision != "fp32")
-    graph = quantise(graph, settings.precision, settings.float_layers)
+    graph = to_onnx(backend.model, settings.layout, int8_words=settings.precision == "int8")
+    if settings.precision == "int8":
+        vocabulary = backend.model.tokenizer.backend.get_vocab_size()
+        maxima = channel_maxima(graph, settings.layout, vocabulary, backend.max_length)
+        quantise(graph, maxima, settings.float_layers)
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / "exported"
         description = _describe(backend, settings)

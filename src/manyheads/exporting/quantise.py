@@ -1,84 +1,174 @@
 """Linear layers and word embeddings in int8. Heads, norms, softmax and attention's own products stay in float32.
 
-**int8** (dynamic): x·W ≈ s_x·(x_q − z)·s_w·W_q. W has a scale per column, known beforehand; s_x and z are those of all
-tokens of a pass, so what else is in a pass changes a prediction. W has 7 bits: CPUs without VNNI add up two products of
-8 bits in 16, which is too little for more.
+    x·W ≈ s ⊗ s_W · (x_q − 128)·W_q        x_q = round(x / s) + 128,  W_q = round(W / s_W)
 
-**int8-steady**: W in blocks of 8 bits, each with a scale, and a scale for each token's share of a block: a token is
-multiplied on its own, whatever stands beside it. Static scales, the other steady way, lose too much of this encoder
-(mean cosine .92 to float32 over 32 SST sentences, scales from 256; blocks .9995, dynamic .990).
+s [tokens] = max|x| / 127 over a token's numbers, s_W [out] = max|W| / 127 over a column's. A token is rounded on its
+own, so what else is in a pass does not change a prediction. (ONNX's tools take one s for all tokens of a pass.)
+
+**After GELU** numbers are ≥ −.17: x + .17 needs no sign, and has a bit more: s = max(x + .17) / 255.
+
+**After a norm** a few channels are many times as large as the others, and s is theirs. Such x are divided by c, and the
+rows of W multiplied by it (SmoothQuant, 2023): c_j = √(max|x_j| / max|W_j|), see `channels.py`.
+
+All are plain ONNX operators: any runtime knows them. Unsigned times signed is what CPUs multiply fast. Those without
+VNNI add up two such products in 16 bits, which can be too little: ONNX Runtime then needs `EXACT_INT8`.
 
 **Word embeddings** have a byte per number and a scale per word (`Int8Table`): they are half of a small encoder.
 """
 
 from __future__ import annotations
 
-import logging
-import tempfile
-from collections.abc import Collection
-from pathlib import Path
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from manyheads.errors import UserError
-from manyheads.inference.onnx_folder import Precision
 
 if TYPE_CHECKING:
     import onnx
 
-BLOCK = 32  # weights that share a scale in int8-steady
+LARGEST = 127  # of W_q, and of x_q − 128
+GELU_OFFSET = 0.17  # GELU's least value is −.16997
+SMALLEST = 1e-12  # scales of columns of zeros
+OWN_LAYERS = ("encoder", "layers")  # how the names of our own encoders' weights begin
 
 
-def quantise(content: onnx.ModelProto, precision: Precision, float_layers: Collection[int] = ()) -> onnx.ModelProto:
-    """The same graph with the encoder's products in int8, but those of `float_layers`, counted from 1."""
-    if precision == "fp32":
-        return content
-    kept = _products_of(content, float_layers)
-    logging.getLogger().setLevel(max(logging.getLogger().level, logging.WARNING))  # the tools talk
-    return _in_blocks(content, kept) if precision == "int8-steady" else _dynamic(content, kept)
+def products_of(content: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """The products with weights: their second factor is a stored matrix."""
+    matrices = {tensor.name for tensor in content.graph.initializer if len(tensor.dims) == 2}
+    return [node for node in content.graph.node if node.op_type == "MatMul" and node.input[1] in matrices]
 
 
-def _dynamic(content: onnx.ModelProto, kept: list[str]) -> onnx.ModelProto:
-    import onnx
-    from onnxruntime.quantization import QuantType, quantize_dynamic
+def quantise(
+    content: onnx.ModelProto, channel_maxima: Mapping[str, np.ndarray], float_layers: Collection[int] = ()
+) -> None:
+    """Put the products with weights in int8, but for those of `float_layers`, counted from 1.
 
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
-        onnx.save(content, source)
-        quantize_dynamic(
-            source,
-            target,
-            op_types_to_quantize=["MatMul"],  # heads are Gemm, and stay as they are
-            nodes_to_exclude=kept,
-            per_channel=True,  # a scale for all of W falls to a cosine of .86
-            reduce_range=True,
-            weight_type=QuantType.QInt8,
-            extra_options={"MatMulConstBOnly": True},
-        )
-        return onnx.load(target)
-
-
-def _in_blocks(content: onnx.ModelProto, kept: list[str]) -> onnx.ModelProto:
-    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
-
-    quantiser = MatMulNBitsQuantizer(
-        content, bits=8, block_size=BLOCK, is_symmetric=True, accuracy_level=4, nodes_to_exclude=kept
-    )
-    quantiser.process()
-    return quantiser.model.model
-
-
-def _products_of(content: onnx.ModelProto, layers: Collection[int]) -> list[str]:
-    """The names of the product nodes of some layers: their weights are called 'encoder.layers.NUMBER.…'."""
-    names: list[str] = []
-    found: set[int] = set()
+    `channel_maxima`: max|x| of each channel of inputs that are to be smoothed.
+    """
+    kept = _products_of_layers(content, float_layers)
+    products = [node for node in products_of(content) if node.name not in kept]
+    rewriting = _Rewriting(content, products)
+    names = {node.name for node in products}
+    nodes: list[onnx.NodeProto] = []
     for node in content.graph.node:
-        if node.op_type != "MatMul":
-            continue
-        for given in node.input:
-            parts = given.split(".")
-            if parts[:2] == ["encoder", "layers"] and int(parts[2]) + 1 in layers:
-                names.append(node.name)
-                found.add(int(parts[2]) + 1)
+        nodes += rewriting.rewrite(node, channel_maxima) if node.name in names else [node]
+    quantised = {node.input[1] for node in products}
+    tensors = [tensor for tensor in content.graph.initializer if tensor.name not in quantised]
+    del content.graph.node[:], content.graph.initializer[:]
+    content.graph.node.extend(nodes)
+    content.graph.initializer.extend([*tensors, *rewriting.tensors])
+
+
+class _Rewriting:
+    """The nodes and tensors that take the place of products. Products that read the same x share its x_q."""
+
+    def __init__(self, content: onnx.ModelProto, products: list[onnx.NodeProto]) -> None:
+        from onnx import numpy_helper
+
+        self.tensors: list[onnx.TensorProto] = []
+        self.nodes: list[onnx.NodeProto] = []
+        self.operators = {output: node.op_type for node in content.graph.node for output in node.output}
+        read = {node.input[1] for node in products}
+        self.weights: dict[str, np.ndarray] = {}  # [in, out]
+        for tensor in content.graph.initializer:
+            if tensor.name in read:
+                self.weights[tensor.name] = numpy_helper.to_array(tensor)
+        self.readers: dict[str, list[str]] = {}  # of each input its weights
+        for node in products:
+            self.readers.setdefault(node.input[0], []).append(node.input[1])
+        self.smoothing: dict[str, np.ndarray] = {}  # of each input c [in]
+        self.has_zeros = False
+        self._store("int8/last", np.array([-1]))
+        self._store("int8/column", np.array([1]))
+        self._store("int8/zero", np.array(128, dtype=np.uint8))
+        self._store("int8/signed", np.array(1 / 127, dtype=np.float32))
+        self._store("int8/unsigned", np.array(1 / 255, dtype=np.float32))
+        self._store("int8/gelu", np.array(GELU_OFFSET, dtype=np.float32))
+
+    def rewrite(self, product: onnx.NodeProto, channel_maxima: Mapping[str, np.ndarray]) -> list[onnx.NodeProto]:
+        """Nodes in an order in which they can run."""
+        self.nodes = []
+        x, name = product.input
+        after_gelu = self.operators.get(x) == "Gelu"
+        if self.readers[x][0] == name:  # the first that reads x
+            self._quantise_input(x, channel_maxima.get(x), after_gelu)
+        weights = self.weights[name]
+        if x in self.smoothing:
+            weights = weights * self.smoothing[x][:, None]
+        scale = np.maximum(np.abs(weights).max(axis=0), SMALLEST) / LARGEST
+        rounded = np.round(weights / scale).astype(np.int8)
+        self._store(f"{name}/int8", rounded)
+        self._store(f"{name}/scale", scale.astype(np.float32))
+        zero = [] if after_gelu else ["int8/zero"]
+        y = self._add("MatMulInteger", [f"{x}/int8", f"{name}/int8", *zero], f"{name}/sums")
+        y = self._add("DequantizeLinear", [y, f"{x}/scale"], f"{name}/rows", axis=0)
+        y = self._add("Mul", [y, f"{name}/scale"], f"{name}/product")
+        if after_gelu:
+            self._store(f"{name}/offset", (-GELU_OFFSET * (rounded * scale).sum(axis=0)).astype(np.float32))
+            y = self._add("Add", [y, f"{name}/offset"], f"{name}/without_offset")
+        if self._has_rows(name):
+            self._add("Identity", [y], product.output[0])
+        else:
+            self._store(f"{name}/width", np.array([weights.shape[1]]))
+            shape = self._add("Concat", [f"{x}/outer", f"{name}/width"], f"{name}/shape", axis=0)
+            self._add("Reshape", [y, shape], product.output[0])
+        return self.nodes
+
+    def _quantise_input(self, x: str, maxima: np.ndarray | None, after_gelu: bool) -> None:
+        """x_q and s, as X/int8 and X/scale."""
+        rows = x
+        names = self.readers[x]
+        if not self._has_rows(names[0]):  # [batch, length, width]
+            self._store(f"{x}/rows_shape", np.array([-1, len(self.weights[names[0]])]))
+            self._add("Shape", [x], f"{x}/outer", end=-1)
+            rows = self._add("Reshape", [x, f"{x}/rows_shape"], f"{x}/rows")
+        if after_gelu:
+            rows = self._add("Add", [rows, "int8/gelu"], f"{x}/unsigned")
+            largest = self._add("ReduceMax", [rows, "int8/last"], f"{x}/largest", keepdims=0)
+            self._add("Mul", [largest, "int8/unsigned"], f"{x}/scale")
+            self._add("QuantizeLinear", [rows, f"{x}/scale"], f"{x}/int8", axis=0)
+            return
+        if maxima is not None:
+            weights = np.max([np.abs(self.weights[name]).max(axis=1) for name in names], axis=0)
+            self.smoothing[x] = np.sqrt(np.maximum(maxima, SMALLEST) / np.maximum(weights, SMALLEST))
+            self._store(f"{x}/smoothing", (1 / self.smoothing[x]).astype(np.float32))
+            rows = self._add("Mul", [rows, f"{x}/smoothing"], f"{x}/smooth")
+        size = self._add("Abs", [rows], f"{x}/size")
+        largest = self._add("ReduceMax", [size, "int8/last"], f"{x}/largest", keepdims=0)
+        self._add("Mul", [largest, "int8/signed"], f"{x}/scale")
+        if not self.has_zeros:  # a zero point for each token, the same for all
+            self._add("Shape", [f"{x}/scale"], "int8/length")
+            self._add("Expand", ["int8/zero", "int8/length"], "int8/zeros")
+            self.has_zeros = True
+        self._add("QuantizeLinear", [rows, f"{x}/scale", "int8/zeros"], f"{x}/int8", axis=0)
+
+    def _has_rows(self, weights: str) -> bool:
+        """Our own encoders see [tokens, width], others [batch, length, width]."""
+        return tuple(weights.split(".")[:2]) == OWN_LAYERS
+
+    def _store(self, name: str, values: np.ndarray) -> None:
+        from onnx import numpy_helper
+
+        self.tensors.append(numpy_helper.from_array(values, name))
+
+    def _add(self, operator: str, inputs: list[str], output: str, **attributes: int) -> str:
+        from onnx import helper
+
+        self.nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
+        return output
+
+
+def _products_of_layers(content: onnx.ModelProto, layers: Collection[int]) -> set[str]:
+    """The names of the products of some layers: their weights are called 'encoder.layers.NUMBER.…'."""
+    names: set[str] = set()
+    found: set[int] = set()
+    for node in products_of(content):
+        parts = node.input[1].split(".")
+        if tuple(parts[:2]) == OWN_LAYERS and int(parts[2]) + 1 in layers:
+            names.add(node.name)
+            found.add(int(parts[2]) + 1)
     missing = sorted(set(layers) - found)
     if missing:
         raise UserError(f"export: --float-layers: the encoder has no layer {missing[0]}.", code="no-such-layer")

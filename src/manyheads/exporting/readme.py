@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from manyheads.inference.graph_session import EXACT_INT8
 from manyheads.inference.onnx_folder import Description, output_names
 from manyheads.tasks.task import Task
 from manyheads.tokens.framing import Frame, PairFrame, SingleFrame, frame_from_json
@@ -35,7 +36,9 @@ HEAD = """import numpy as np, onnxruntime, tokenizers
 
 tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
 tokenizer.no_padding(), tokenizer.no_truncation()
-model = onnxruntime.InferenceSession("model.onnx")
+options = onnxruntime.SessionOptions()
+options.add_session_config_entry("{exact_int8}", "1")  # int8 on CPUs without VNNI
+model = onnxruntime.InferenceSession("model.onnx", options)
 encoded = tokenizer.encode_batch({texts})
 """
 PACKED_FEEDS = """feeds = {
@@ -64,7 +67,7 @@ def usage(description: Description, tasks: dict[str, Task]) -> str:
     code = "# no task reads texts as the tokenizer frames them: build its inputs as onnx.json says"
     if shown is not None:
         frames = len(description.frames[shown]) * (2 if tasks[shown].both_orders else 1)
-        code = HEAD.format(texts=_texts(description, tasks[shown]))
+        code = HEAD.format(texts=_texts(description, tasks[shown]), exact_int8=EXACT_INT8)
         code += PACKED_FEEDS if description.layout == "packed" else PADDED_FEEDS
         code += TAIL.format(numbers=f"{shown}.sequences", inputs=frames, output=output_names(tasks[shown])[0])
     about = PACKED if description.layout == "packed" else PADDED

@@ -26,7 +26,7 @@ PACKED_INPUTS = ("ids", "segments", "lengths")
 PADDED_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 EMBEDDINGS = "embeddings"
 
-Precision = Literal["fp32", "int8", "int8-steady"]
+Precision = Literal["fp32", "int8"]
 Layout = Literal["packed", "padded"]
 
 
