@@ -14,15 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from building import CLASSES, NUMBERS, SIDES, TWO, a_task, toy_model
 from command import manyheads
 from conftest import made_once
 from manyheads import Predictor, UserError
-from manyheads.exporting.check import Measured, refuse_losses
+from manyheads.encoder.bert import Bert
+from manyheads.exporting.check import Measured, loses_too_much, losing_tasks
 from manyheads.exporting.folder import ExportSettings, as_lines, export
 from manyheads.inference.onnx_backend import MOST_WASTE, OnnxBackend
-from manyheads.model.folder import save_model
+from manyheads.model.folder import load_model, save_model
 from manyheads.tokens.packing import Sequence
 from running_server import RunningServer
 
@@ -56,6 +58,7 @@ def test_the_command_checks_and_writes(toy_run: Path, tmp_path: Path) -> None:
     assert printed.returncode == 0, printed.stderr
     content = json.loads(printed.stdout)
     assert content["folder"] == str(tmp_path / "float")
+    assert content["original_bytes"] == sum(file.stat().st_size for file in (toy_run / "best").iterdir())
     assert set(content["tasks"]) == {"mood", "near"}
     for measured in content["tasks"].values():
         assert measured["original"] == pytest.approx(measured["exported"], abs=1e-4)
@@ -151,19 +154,28 @@ def measured(**values: Any) -> Measured:
 
 
 def test_a_loss_beyond_the_limit_is_refused() -> None:
-    refuse_losses({"mood": measured(exported=0.796, lost=0.004)}, 0.005, "int8")
-    with pytest.raises(UserError) as fault:
-        refuse_losses({"mood": measured(exported=0.79, lost=0.01), "near": measured()}, 0.005, "int8")
-    assert fault.value.code == "export-loses"
-    assert "mood: accuracy 0.800 → 0.790" in str(fault.value)
-    assert "near" not in str(fault.value)
+    assert losing_tasks({"mood": measured(exported=0.796, lost=0.004)}, 0.005) == []
+    tasks = {"mood": measured(exported=0.79, lost=0.01), "near": measured()}
+    assert losing_tasks(tasks, 0.005) == ["mood"]
+    fault = loses_too_much(tasks, 0.005, None)
+    assert fault.code == "export-loses"
+    assert "mood: accuracy 0.800 → 0.790" in str(fault)
+    assert "near" not in str(fault)
 
 
 @pytest.mark.slow
-def test_a_refused_export_leaves_nothing(toy_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="Nothing was written"):
-        export(toy_run, tmp_path / "int8", ExportSettings(precision="int8", most_lost=-1.0))
-    assert list(tmp_path.iterdir()) == []
+def test_a_refused_export_leaves_nothing_and_names_the_layer_to_leave(
+    toy_run: Path, toy_encoder: Path, tmp_path: Path
+) -> None:
+    model, about = load_model(toy_run / "best")
+    assert isinstance(model.encoder, Bert)
+    with torch.no_grad():
+        model.encoder.layers[1].attention_out.weight[:, 3] *= 300  # the other weights of its columns round to 0
+    save_model(tmp_path / "best", model, toy_encoder, about)
+    data = [str(toy_run.parents[1] / "mood.csv")]
+    with pytest.raises(UserError, match=r"Nothing was written. Try --float-layers 2 \(predictions"):
+        export(tmp_path / "best", tmp_path / "int8", ExportSettings(precision="int8", most_lost=-1.0), data)
+    assert [path.name for path in tmp_path.iterdir()] == ["best"]
 
 
 def test_the_table_names_what_was_measured() -> None:
@@ -218,6 +230,13 @@ def test_a_runtime_is_for_exported_models(exported: Path) -> None:
     assert "Did you mean" in wrong.stderr
     with pytest.raises(UserError) as fault:
         Predictor.open(exported.parent / "best", runtime="openvino")
+    assert fault.value.code == "conflicting-options"
+
+
+@pytest.mark.slow
+def test_openvino_is_refused_what_it_misreads(toy_run: Path) -> None:
+    with pytest.raises(UserError, match="cannot run int8") as fault:
+        Predictor.open(toy_run / "exported-int8", runtime="openvino")
     assert fault.value.code == "conflicting-options"
 
 

@@ -72,12 +72,13 @@ def export(
     )
     exported = export_model(run, folder, settings, check, model, tuple(imports or ()), Reporter(quiet))
     if as_json:
-        print_json({"folder": str(exported.folder), "tasks": {n: m.to_json() for n, m in exported.measured.items()}})
+        sizes = {"bytes": exported.size, "original_bytes": exported.original_size}
+        tasks = {name: measured.to_json() for name, measured in exported.measured.items()}
+        print_json({"folder": str(exported.folder), **sizes, "tasks": tasks})
         return
     if exported.measured:
         print_table(as_lines(exported.measured), False)
-    size = sum(file.stat().st_size for file in exported.folder.iterdir()) / 1e6
-    print(f"{exported.folder}: {size:.0f} MB")
+    print(f"{exported.folder}: {exported.size / 1e6:.0f} MB, the original {exported.original_size / 1e6:.0f} MB")
 
 
 def _export_form(

@@ -17,7 +17,6 @@ from manyheads.console import Reporter
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError
 from manyheads.inference.onnx_backend import OnnxBackend
-from manyheads.inference.onnx_folder import Precision
 from manyheads.inference.predictor import Backend
 from manyheads.inference.texts import dataset_of_texts
 from manyheads.inference.torch_backend import TorchBackend
@@ -73,8 +72,8 @@ def check_same(original: TorchBackend, exported: OnnxBackend, examples: dict[str
         if rows is None:
             texts: list[Any] = [text if not task.pair else (text, TRIAL_TEXTS[1]) for text in TRIAL_TEXTS]
             rows = dataset_of_texts(texts, len(task.columns.text), f"task '{task.name}'")
-        rows = _some(rows, ALONE)
-        ours, theirs = _run(original, task, rows), _run(exported, task, rows)
+        rows = some_rows(rows, ALONE)
+        ours, theirs = predict(original, task, rows), predict(exported, task, rows)
         largest = float(np.abs(ours - theirs).max()) / task.unit
         if not largest <= LARGEST_DIFFERENCE:  # also where it is not a number
             reason = f"task '{task.name}': the graph's predictions differ from the model's by {largest:.2g}"
@@ -97,12 +96,12 @@ def measure_precisions(
 
 def _measure(task: Task, original: TorchBackend, exported: OnnxBackend, rows: Dataset) -> Measured:
     assert rows.labels is not None
-    ours, theirs = _run(original, task, rows), _run(exported, task, rows)
+    ours, theirs = predict(original, task, rows), predict(exported, task, rows)
     before, after = score(task, ours, rows.labels), score(task, theirs, rows.labels)
     metric = primary(task)
-    few = _some(rows, ALONE)
-    together = _run(exported, task, few)
-    alone = np.concatenate([_run(exported, task, few.take(np.array([row]))) for row in range(len(few))])
+    few = some_rows(rows, ALONE)
+    together = predict(exported, task, few)
+    alone = np.concatenate([predict(exported, task, few.take(np.array([row]))) for row in range(len(few))])
     return Measured(
         metric=metric,
         original=before[metric],
@@ -113,17 +112,17 @@ def _measure(task: Task, original: TorchBackend, exported: OnnxBackend, rows: Da
         flipped_alone=_flipped(task, together, alone),
         moved=float(np.abs(ours - theirs).mean()) / task.unit,
         moved_alone=float(np.abs(together - alone).mean()) / task.unit,
-        speed=_speed(task, original, exported, _some(rows, TIMED)),
+        speed=_speed(task, original, exported, some_rows(rows, TIMED)),
     )
 
 
-def _run(backend: Backend, task: Task, rows: Dataset) -> np.ndarray:
+def predict(backend: Backend, task: Task, rows: Dataset) -> np.ndarray:
     predictions = backend.run([task], rows, lambda completed: None)[task.name]
     assert isinstance(predictions, np.ndarray)  # kinds with a prediction per word are not exported
     return predictions
 
 
-def _some(rows: Dataset, at_most: int) -> Dataset:
+def some_rows(rows: Dataset, at_most: int) -> Dataset:
     return rows.take(np.linspace(0, len(rows) - 1, min(at_most, len(rows))).astype(int))
 
 
@@ -142,7 +141,7 @@ def _speed(task: Task, original: TorchBackend, exported: OnnxBackend, rows: Data
         seconds: list[float] = []
         for backend in (original, exported):
             began = time.perf_counter()
-            _run(backend, task, rows)
+            predict(backend, task, rows)
             seconds.append(time.perf_counter() - began)
         ratios.append(seconds[0] / seconds[1])
     return float(np.median(ratios))
@@ -152,13 +151,18 @@ def _shown(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.3f}"
 
 
-def refuse_losses(measured: dict[str, Measured], most_lost: float, precision: Precision) -> None:
-    """Stop where a primary metric falls by more than it may."""
+def losing_tasks(measured: dict[str, Measured], most_lost: float) -> list[str]:
+    """Those whose primary metric falls by more than it may."""
+    return [name for name, values in measured.items() if values.lost > most_lost]
+
+
+def loses_too_much(measured: dict[str, Measured], most_lost: float, layers: str | None) -> UserError:
+    """What falls, and what to try: `layers` says which to leave in float32."""
     losses: list[str] = []
-    for name, values in measured.items():
-        if values.lost > most_lost:
-            losses.append(f"\n  {name}: {values.metric} {_shown(values.original)} → {_shown(values.exported)}")
-    if losses:
-        advice = f"--float-layers, or --most-lost if that is worth it (now {most_lost:g})"
-        reason = f"{precision} costs more than it may:{''.join(losses)}\n  Nothing was written. Try {advice}."
-        raise UserError(f"export: {reason}", code="export-loses")
+    for name in losing_tasks(measured, most_lost):
+        values = measured[name]
+        losses.append(f"\n  {name}: {values.metric} {_shown(values.original)} → {_shown(values.exported)}")
+    options = f"--most-lost if that is worth it (now {most_lost:g})"
+    advice = options if layers is None else f"{layers}, or {options}"
+    reason = f"int8 costs more than it may:{''.join(losses)}\n  Nothing was written. Try {advice}."
+    return UserError(f"export: {reason}", code="export-loses")

@@ -6,20 +6,24 @@ runs/reviews/exported-int8/
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from manyheads.config.plugins import import_parts
 from manyheads.console import Reporter
 from manyheads.data.dataset import Dataset
 from manyheads.errors import UserError
 from manyheads.exporting.channels import channel_maxima
-from manyheads.exporting.check import Measured, check_same, measure_precisions, refuse_losses
+from manyheads.exporting.check import Measured, check_same, loses_too_much, losing_tasks, measure_precisions
 from manyheads.exporting.onnx_file import to_onnx
 from manyheads.exporting.quantise import quantise
 from manyheads.exporting.readme import usage
+from manyheads.exporting.sensitivity import advise_layers
 from manyheads.inference.labelled_files import read_labelled_files
 from manyheads.inference.onnx_backend import OnnxBackend
 from manyheads.inference.onnx_folder import GRAPH_FILE, Description, Layout, Precision, frames_of, write_description
@@ -51,6 +55,8 @@ class Exported:
 
     folder: Path
     measured: dict[str, Measured]
+    size: int  # bytes
+    original_size: int
 
 
 def export(
@@ -80,9 +86,11 @@ def export(
         raise UserError(f"export: {reason}; name the run, or --check FILE.", code="nothing-to-check")
     reporter.say("writing the graph …")
     graph = to_onnx(backend.model, settings.layout, int8_words=settings.precision == "int8")
+    float_graph, maxima = graph, dict[str, np.ndarray]()
     if settings.precision == "int8":
         vocabulary = backend.model.tokenizer.backend.get_vocab_size()
-        maxima = channel_maxima(graph, settings.layout, vocabulary, backend.max_length)
+        maxima = channel_maxima(float_graph, settings.layout, vocabulary, backend.max_length)
+        graph = copy.deepcopy(float_graph)
         quantise(graph, maxima, settings.float_layers)
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / "exported"
@@ -99,10 +107,13 @@ def export(
         if settings.precision == "fp32":
             check_same(backend, exported, examples)
         measured = measure_precisions(backend, exported, examples, reporter)
-        refuse_losses(measured, settings.most_lost, settings.precision)
+        if losing_tasks(measured, settings.most_lost):
+            reporter.say("it loses too much; looking for the layer that costs most …")
+            layers = advise_layers(backend, exported, float_graph, maxima, settings.float_layers, examples)
+            raise loses_too_much(measured, settings.most_lost, layers)
         description.measured = {name: values.to_json() for name, values in measured.items()}
         write_folder(target, fill)
-    return Exported(target, measured)
+    return Exported(target, measured, _size(target), _size(model_folder))
 
 
 def model_folder_of(source: Path, model: str | None) -> Path:
@@ -115,6 +126,10 @@ def default_folder(source: Path, name: str) -> Path:
     if is_model_folder(source):
         return source.parent / f"{source.name}-exported-{name}"
     return source / f"exported-{name}"
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
 
 
 def _name(settings: ExportSettings) -> str:
@@ -156,8 +171,6 @@ def _examples(
     source: Path, backend: TorchBackend, files: list[str] | None, settings: ExportSettings
 ) -> dict[str, Dataset]:
     """Labelled examples of each task, at most as many as are checked, evenly from first to last."""
-    import numpy as np
-
     examples: dict[str, Dataset] = {}
     if files:
         examples, _ = read_labelled_files(backend.tasks, files, (), {})

@@ -3,15 +3,16 @@
     x·W ≈ s ⊗ s_W · (x_q − 128)·W_q        x_q = round(x / s) + 128,  W_q = round(W / s_W)
 
 s [tokens] = max|x| / 127 over a token's numbers, s_W [out] = max|W| / 127 over a column's. A token is rounded on its
-own, so what else is in a pass does not change a prediction. (ONNX's tools take one s for all tokens of a pass.)
+own, so what else is in a pass does not change a prediction. (The usual tools take one s for all tokens of a pass.)
 
 **After GELU** numbers are ≥ −.17: x + .17 needs no sign, and has a bit more: s = max(x + .17) / 255.
 
 **After a norm** a few channels are many times as large as the others, and s is theirs. Such x are divided by c, and the
 rows of W multiplied by it (SmoothQuant, 2023): c_j = √(max|x_j| / max|W_j|), see `channels.py`.
 
-All are plain ONNX operators: any runtime knows them. Unsigned times signed is what CPUs multiply fast. Those without
-VNNI add up two such products in 16 bits, which can be too little: ONNX Runtime then needs `EXACT_INT8`.
+Unsigned times signed is what CPUs multiply fast: with a signed x_q, ONNX Runtime takes 20 to 30 times as long. CPUs
+without VNNI add up two such products in 16 bits, which can be too little: it then needs `EXACT_INT8`. All operators are
+plain ONNX, but OpenVINO 2026.4 misreads a scale that the graph works out for each row.
 
 **Word embeddings** have a byte per number and a scale per word (`Int8Table`): they are half of a small encoder.
 """
@@ -160,16 +161,19 @@ class _Rewriting:
         return output
 
 
+def own_layers(content: onnx.ModelProto) -> set[int]:
+    """The numbers of our own encoders' layers, from 1; others' layers have names of their own."""
+    return {layer for node in products_of(content) if (layer := _layer_of(node)) is not None}
+
+
+def _layer_of(product: onnx.NodeProto) -> int | None:
+    """Weights are called 'encoder.layers.NUMBER.…'."""
+    parts = product.input[1].split(".")
+    return int(parts[2]) + 1 if tuple(parts[:2]) == OWN_LAYERS else None
+
+
 def _products_of_layers(content: onnx.ModelProto, layers: Collection[int]) -> set[str]:
-    """The names of the products of some layers: their weights are called 'encoder.layers.NUMBER.…'."""
-    names: set[str] = set()
-    found: set[int] = set()
-    for node in products_of(content):
-        parts = node.input[1].split(".")
-        if tuple(parts[:2]) == OWN_LAYERS and int(parts[2]) + 1 in layers:
-            names.add(node.name)
-            found.add(int(parts[2]) + 1)
-    missing = sorted(set(layers) - found)
+    missing = sorted(set(layers) - own_layers(content))
     if missing:
         raise UserError(f"export: --float-layers: the encoder has no layer {missing[0]}.", code="no-such-layer")
-    return names
+    return {node.name for node in products_of(content) if _layer_of(node) in layers}

@@ -51,6 +51,9 @@ class OnnxBackend:
     @classmethod
     def open(cls, folder: Path, tokens_per_pass: int, runtime: Runtime = "onnxruntime") -> OnnxBackend:
         exported = OnnxFolder(folder)
+        if runtime != "onnxruntime" and exported.description.precision == "int8":
+            reason = f"{runtime} cannot run int8; ONNX Runtime can, and OpenVINO runs an export in fp32"
+            raise UserError(f"{folder}: {reason}.", code="conflicting-options")
         with guarded(folder / "tokenizer.json"):
             tokenizer = Tokenizer(folder)
         session = open_session(exported.graph_file, runtime)
