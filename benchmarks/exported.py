@@ -36,7 +36,7 @@ from train import spread
 
 OURS = "manyheads, PyTorch"
 SIZES = {"batch 1": 1, "batch 32": 32, "stream": 10**9}
-COUNTS = {"batch 1": 48, "batch 32": 256, "stream": 512}
+COUNTS = {"batch 1": 32, "batch 32": 128, "stream": 256}
 EXPORTS = {
     "float32": ExportSettings(check_rows=5_000),
     "int8": ExportSettings(precision="int8", most_lost=1.0, check_rows=5_000),

@@ -20,7 +20,7 @@ plain ONNX, but OpenVINO 2026.4 misreads a scale that the graph works out for ea
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -154,7 +154,7 @@ class _Rewriting:
 
         self.tensors.append(numpy_helper.from_array(values, name))
 
-    def _add(self, operator: str, inputs: list[str], output: str, **attributes: int) -> str:
+    def _add(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
         from onnx import helper
 
         self.nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
