@@ -38,7 +38,7 @@ OURS = "manyheads, PyTorch"
 SIZES = {"batch 1": 1, "batch 32": 32, "stream": 10**9}
 COUNTS = {"batch 1": 32, "batch 32": 128, "stream": 256}
 EXPORTS = {
-    "float32": ExportSettings(check_rows=5_000),
+    "float32": ExportSettings(check_rows=100),
     "int8": ExportSettings(precision="int8", most_lost=1.0, check_rows=5_000),
     "padded": ExportSettings(layout="padded", check_rows=100),
 }
@@ -57,7 +57,7 @@ Seconds = dict[str, dict[str, list[float]]]  # of each size and rival
 class Ours:
     """A model folder or an exported one, as `Predictor` runs it."""
 
-    def __init__(self, folder: Path, task: str, runtime: Runtime = "onnxruntime") -> None:
+    def __init__(self, folder: Path, task: str, runtime: Runtime | None = None) -> None:
         self.predictor = Predictor.open(folder, runtime=runtime)
         self.task = task
 
