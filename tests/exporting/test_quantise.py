@@ -86,6 +86,18 @@ def test_batches_of_other_encoders_keep_their_shape() -> None:
     assert np.array_equal(y.reshape(15, 12), run(rows, x.reshape(15, 16))[0])
 
 
+def test_layers_may_share_weights() -> None:
+    content = graph("encoder.model.layer", "Identity", 3)
+    content.graph.node.insert(1, helper.make_node("Neg", ["x"], ["g"], name="g"))
+    content.graph.node[3].input[:] = ["g", "encoder.model.layer.W"]
+    quantise(content, {"g": np.abs(X).max(axis=0)})
+    y, z = run(content, X[None])
+    assert np.allclose(y[0], rounded(X, 1) @ rounded(W, 0), atol=1e-4)
+    assert (
+        np.abs(z[0] + X @ W).mean() < 0.7 * np.abs(y[0] - X @ W).mean()
+    )  # smoothed, beside the same weights that are not
+
+
 @pytest.mark.parametrize("before", ["Identity", "Gelu"])
 def test_a_token_of_zeros_stays_finite(before: str) -> None:
     content = graph("encoder.layers.0", before, 2)

@@ -76,11 +76,11 @@ class _Rewriting:
         for tensor in content.graph.initializer:
             if tensor.name in read:
                 self.weights[tensor.name] = numpy_helper.to_array(tensor)
-        self.readers: dict[str, list[str]] = {}  # of each input its weights
+        self.readers: dict[str, list[onnx.NodeProto]] = {}  # of each input
         for node in products:
-            self.readers.setdefault(node.input[0], []).append(node.input[1])
+            self.readers.setdefault(node.input[0], []).append(node)
         self.smoothing: dict[str, np.ndarray] = {}  # of each input c [in]
-        self.has_zeros = False
+        self.made: set[str] = set()  # outputs of nodes so far
         self._store("int8/last", np.array([-1]))
         self._store("int8/column", np.array([1]))
         self._store("int8/zero", np.array(128, dtype=np.uint8))
@@ -91,11 +91,11 @@ class _Rewriting:
     def rewrite(self, product: onnx.NodeProto, channel_maxima: Mapping[str, np.ndarray]) -> list[onnx.NodeProto]:
         """Nodes in an order in which they can run."""
         self.nodes = []
-        x, name = product.input
+        x, name = product.input[0], product.name  # not the weights' name: layers may share them
         after_gelu = self.operators.get(x) == "Gelu"
-        if self.readers[x][0] == name:  # the first that reads x
+        if f"{x}/int8" not in self.made:
             self._quantise_input(x, channel_maxima.get(x), after_gelu)
-        weights = self.weights[name]
+        weights = self.weights[product.input[1]]
         if x in self.smoothing:
             weights = weights * self.smoothing[x][:, None]
         scale = np.maximum(np.abs(weights).max(axis=0), SMALLEST) / LARGEST
@@ -109,7 +109,7 @@ class _Rewriting:
         if after_gelu:
             self._store(f"{name}/offset", (-GELU_OFFSET * (rounded * scale).sum(axis=0)).astype(np.float32))
             y = self._add("Add", [y, f"{name}/offset"], f"{name}/without_offset")
-        if self._has_rows(name):
+        if _layer_of(product) is not None:
             self._add("Identity", [y], product.output[0])
         else:
             self._store(f"{name}/width", np.array([weights.shape[1]]))
@@ -120,9 +120,11 @@ class _Rewriting:
     def _quantise_input(self, x: str, maxima: np.ndarray | None, after_gelu: bool) -> None:
         """x_q and s, as X/int8 and X/scale."""
         rows = x
-        names = self.readers[x]
-        if not self._has_rows(names[0]):  # [batch, length, width]
-            self._store(f"{x}/rows_shape", np.array([-1, len(self.weights[names[0]])]))
+        readers = [self.weights[product.input[1]] for product in self.readers[x]]
+        zeros = "int8/zeros"
+        if _layer_of(self.readers[x][0]) is None:  # not our own encoder: [batch, length, width], or what it likes
+            zeros = f"{x}/zeros"
+            self._store(f"{x}/rows_shape", np.array([-1, len(readers[0])]))
             self._add("Shape", [x], f"{x}/outer", end=-1)
             rows = self._add("Reshape", [x, f"{x}/rows_shape"], f"{x}/rows")
         if after_gelu:
@@ -132,22 +134,17 @@ class _Rewriting:
             self._add("QuantizeLinear", [rows, f"{x}/scale"], f"{x}/int8", axis=0)
             return
         if maxima is not None:
-            weights = np.max([np.abs(self.weights[name]).max(axis=1) for name in names], axis=0)
+            weights = np.max([np.abs(matrix).max(axis=1) for matrix in readers], axis=0)
             self.smoothing[x] = np.sqrt(np.maximum(maxima, SMALLEST) / np.maximum(weights, SMALLEST))
             self._store(f"{x}/smoothing", (1 / self.smoothing[x]).astype(np.float32))
             rows = self._add("Mul", [rows, f"{x}/smoothing"], f"{x}/smooth")
         size = self._add("Abs", [rows], f"{x}/size")
         largest = self._add("ReduceMax", [size, "int8/last"], f"{x}/largest", keepdims=0)
         self._add("Mul", [largest, "int8/signed"], f"{x}/scale")
-        if not self.has_zeros:  # a zero point for each token, the same for all
-            self._add("Shape", [f"{x}/scale"], "int8/length")
-            self._add("Expand", ["int8/zero", "int8/length"], "int8/zeros")
-            self.has_zeros = True
-        self._add("QuantizeLinear", [rows, f"{x}/scale", "int8/zeros"], f"{x}/int8", axis=0)
-
-    def _has_rows(self, weights: str) -> bool:
-        """Our own encoders see [tokens, width], others [batch, length, width]."""
-        return tuple(weights.split(".")[:2]) == OWN_LAYERS
+        if zeros not in self.made:  # a zero point for each token, the same for all
+            self._add("Shape", [f"{x}/scale"], f"{zeros}/shape")
+            self._add("Expand", ["int8/zero", f"{zeros}/shape"], zeros)
+        self._add("QuantizeLinear", [rows, f"{x}/scale", zeros], f"{x}/int8", axis=0)
 
     def _store(self, name: str, values: np.ndarray) -> None:
         from onnx import numpy_helper
@@ -158,6 +155,7 @@ class _Rewriting:
         from onnx import helper
 
         self.nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
+        self.made.add(output)
         return output
 
 
