@@ -29,6 +29,7 @@ from infer import small_run, texts_of
 from inference_rivals import CrossEncoderPredictions, Pair
 from manyheads import Predictor, Run
 from manyheads.exporting.folder import Exported, ExportSettings, export
+from manyheads.inference import onnx_backend
 from manyheads.inference.graph_session import Runtime
 from serve_peers import NotInstalled, Peer
 from side_by_side import machine, write_block
@@ -70,7 +71,11 @@ class Ours:
 
 
 class Padded(Ours):
-    """The same in batches of at most 32, of like length where there are more."""
+    """Batches of at most 32, each padded to its longest, of like length where there are more."""
+
+    def __init__(self, folder: Path, task: str) -> None:
+        onnx_backend.MOST_WASTE = 10**12  # in this process: not cut into passes of like length, as ours are
+        super().__init__(folder, task)
 
     def __call__(self, work: tuple[list[Pair], int]) -> float:
         pairs, size = work
