@@ -17,7 +17,7 @@ from manyheads.parts.losses import Loss
 from manyheads.parts.pooling import Pooling
 from manyheads.registry import FAMILIES, Part, find, parts
 from manyheads.tasks.task import Task
-from manyheads.tokens.packing import pack
+from manyheads.tokens.packing import Sequence, Words, pack
 from manyheads.tokens.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.numeric
@@ -111,7 +111,7 @@ def test_losses_and_gradients_are_finite_where_the_model_is_very_sure(part: Part
         assert torch.isfinite(outputs.grad).all()
 
 
-@pytest.mark.parametrize("part", parts("pooling"), ids=ids)
+@pytest.mark.parametrize("part", [part for part in parts("pooling") if not part.factory.reads_words], ids=ids)
 def test_pooling_gives_one_vector_per_input(part: Part) -> None:
     pooling: Pooling = part.factory(small_bert())
     states = torch.randn(12, 16)
@@ -145,6 +145,20 @@ def test_every_part_learns_a_fixed_batch(part: Part, toy_encoder: Path) -> None:
         loss.backward()
         optimizer.step()
     assert losses[-1] < losses[0] * 2 / 3, losses
+
+
+def test_words_have_the_state_of_their_first_token() -> None:
+    """Two examples: one of an input of 5 tokens, one of two windows of 2 and 5."""
+    pooling: Pooling = find("pooling", "words").factory(small_bert())
+    states = torch.randn(12, 16)
+    inputs = [[np.array([1, 3])], [np.array([1]), np.array([2, 2])]]
+    nothing = np.empty(0)
+    words = Words.of([[Sequence(nothing, nothing, words=own) for own in example] for example in inputs], "cpu")
+    assert words is not None
+    pooled = pooling(states, torch.tensor([0, 5, 7]), torch.tensor([5, 2, 5]), words)
+    assert torch.equal(pooled, states[[1, 3, 6, 9, 9]])
+    assert words.mean(torch.tensor([1.0, 3.0, 1.0, 2.0, 6.0])).tolist() == [2.0, 3.0]
+    assert words.sum(torch.tensor([1.0, 3.0, 1.0, 2.0, 6.0])).tolist() == [4.0, 9.0]
 
 
 def test_head_pooler_is_tanh_of_a_dense_layer_on_the_first_token() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from manyheads.checks.findings import SEVERITIES, Finding, Severity
@@ -123,7 +124,7 @@ class TaskCheck:
             self.columns = choose_columns(self.settings, sources[0], self.root)
         columns = self.columns
         if split_name == "test":
-            columns = Columns(columns.text, None, columns.id)
+            columns = replace(columns, label=None)
         location = self.recipe.location("tasks", self.task, split_name)
         return read_rows(sources, self.root, split_name, columns, location)
 

@@ -196,6 +196,13 @@ class TaskSettings(Model):
     """Smallest and largest label of a regression; a label outside is a bad row."""
     separator: str | None = Field(None, min_length=1)
     """What stands between the classes in a cell of a multi-label task; by default '|', ';' or ',', as seen in train."""
+    scheme: Literal["BIO", "IOB1", "BIOES", "plain"] | None = None
+    """How files write the tags of words; by default as train's look. Entities are learnt as BIO whatever it is; plain
+    tags, such as parts of speech, as they are."""
+    words: Literal["spaces", "edges", "letters"] | None = None
+    """How a plain text is cut into words that are tagged: at spaces; the same with punctuation cut off at the edges; or
+    runs of letters. By default letters where train has spans of characters, else edges. Lists of words stay as they
+    are."""
     scale: Literal["standard", "unit", "raw"] = "standard"
     """What a regression's loss sees: labels with mean 0 and deviation 1, or 0 to 1, or as they are. Predictions are
     always in the labels' own units."""

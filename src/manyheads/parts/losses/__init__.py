@@ -9,6 +9,7 @@ from manyheads.parts.losses.dual_cross_entropy import DualCrossEntropy
 from manyheads.parts.losses.mse import MeanSquaredError
 from manyheads.parts.losses.ordinal_log_loss import OrdinalLogLoss
 from manyheads.parts.losses.pearson_loss import PearsonLoss
+from manyheads.parts.losses.tag_cross_entropy import TagCrossEntropy
 
 __all__ = [
     "BinaryCrossEntropy",
@@ -20,4 +21,5 @@ __all__ = [
     "MeanSquaredError",
     "OrdinalLogLoss",
     "PearsonLoss",
+    "TagCrossEntropy",
 ]
