@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection
 from typing import Any, Literal
 
@@ -65,15 +66,15 @@ def recognise_columns(
 
 
 def label_look(chunk: Chunk, columns: Columns) -> Look:
-    """Whether the first labels of a file are a tag for every word, or spans of characters; of all that have one."""
+    """What most of the first labels of a file are."""
     if not isinstance(columns.label, str) or not {columns.label, columns.text[0]} <= set(chunk.columns):
         return "other"
     text_index, label_index = chunk.columns.index(columns.text[0]), chunk.columns.index(columns.label)
-    looks: set[Look] = set()
+    looks: Counter[Look] = Counter()
     for row in chunk.cells[:LOOKED_AT]:
         if row is not None and row[label_index] not in (None, "", []):
-            looks.add(_look(row[text_index], row[label_index]))
-    return looks.pop() if len(looks) == 1 else "other"
+            looks[_look(row[text_index], row[label_index])] += 1
+    return looks.most_common(1)[0][0] if looks else "other"
 
 
 def _look(text: Any, label: Any) -> Look:

@@ -219,7 +219,8 @@ class _TaskLoader:
         repairs = count_repairs(table, reader)
         if repairs:
             tags = "1 tag" if repairs == 1 else f"{repairs:,} tags"
-            self.notes.append(f"{self.name}: {tags} of {split} break the rules of {reader.scheme} and are repaired")
+            broken = "breaks the rules of {0} and is" if repairs == 1 else "break the rules of {0} and are"
+            self.notes.append(f"{self.name}: {tags} of {split} {broken.format(reader.scheme)} repaired")
         return dataset
 
     def _read_test(self, task: Task, reader: LabelReader) -> Dataset | None:
