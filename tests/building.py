@@ -16,6 +16,7 @@ from manyheads.data.table import Columns
 from manyheads.encoder import load_encoder
 from manyheads.encoder.bert import Bert, BertConfig, random_bert
 from manyheads.model.multitask import Inputs, ManyHeads
+from manyheads.parts.losses import Loss
 from manyheads.registry import find
 from manyheads.storage.strings import Strings
 from manyheads.tasks.part_compatibility import incompatible_parts
@@ -107,3 +108,13 @@ def toy_inputs(model: ManyHeads, task: str = "task") -> Inputs:
     if model.tasks[task].kind.per_word:
         return [[replace(sequence, words=np.array([1])) for sequence in sequences] for sequences in inputs]
     return inputs
+
+
+def one_word_each(loss: Loss, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What a loss is given besides, where it reads the words of an example together."""
+    return (torch.ones(len(outputs), dtype=torch.long),) if loss.reads_sentences else ()
+
+
+def one_sentence(loss: Loss, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The same with all of them in one sentence."""
+    return (torch.tensor([len(outputs)]),) if loss.reads_sentences else ()

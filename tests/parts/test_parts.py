@@ -10,7 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-from building import KINDS, PAIR, SINGLE, a_task, fitting_task, labels_of, small_bert, toy_inputs, toy_model
+from building import (
+    KINDS,
+    PAIR,
+    SINGLE,
+    a_task,
+    fitting_task,
+    labels_of,
+    one_sentence,
+    one_word_each,
+    small_bert,
+    toy_inputs,
+    toy_model,
+)
 from manyheads.config.part import PartConfig
 from manyheads.parts.encodings import Encoding
 from manyheads.parts.losses import Loss
@@ -81,16 +93,17 @@ def test_losses_give_one_value_per_example_and_a_prediction(part: Part) -> None:
     loss: Loss = part.factory(task)
     outputs = torch.randn(6, loss.outputs, requires_grad=True, generator=torch.Generator().manual_seed(0))
     labels = labels_of(task)
-    values = loss(outputs, labels)
+    values = loss(outputs, labels, *one_word_each(loss, outputs))
     assert values.shape == (6,)
     assert (values >= 0).all()
-    alone = torch.cat([loss(outputs[i : i + 1], labels[i : i + 1]) for i in range(6)])
+    rows = [slice(number, number + 1) for number in range(6)]
+    alone = torch.cat([loss(outputs[i], labels[i], *one_word_each(loss, outputs[i])) for i in rows])
     assert torch.isfinite(alone).all(), "also a batch of one, as the last of an epoch may be"
     assert torch.allclose(values, alone) != loss.whole_batch, "it says whether a loss depends on its batch"
     values.sum().backward()
     assert outputs.grad is not None
     assert outputs.grad.abs().sum() > 0
-    predictions = loss.predict(outputs.detach())
+    predictions = loss.predict(outputs.detach(), *one_word_each(loss, outputs))
     classes = len(task.labels.names)
     assert predictions.shape == ((6, classes) if classes else (6,))
     if classes and task.kind.name != "multi-label":
@@ -106,7 +119,7 @@ def test_losses_and_gradients_are_finite_where_the_model_is_very_sure(part: Part
     loss: Loss = part.factory(task)
     for value in (-80.0, 0.0, 80.0):
         outputs = torch.full((6, loss.outputs), value, requires_grad=True)
-        loss(outputs, labels_of(task)).sum().backward()
+        loss(outputs, labels_of(task), *one_word_each(loss, outputs)).sum().backward()
         assert outputs.grad is not None
         assert torch.isfinite(outputs.grad).all()
 
@@ -139,7 +152,8 @@ def test_every_part_learns_a_fixed_batch(part: Part, toy_encoder: Path) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     losses = []
     for _ in range(30):
-        loss = model.head("task").loss(model([("task", inputs)])[0], labels).mean()
+        task_loss, (outputs,) = model.head("task").loss, model([("task", inputs)])
+        loss = task_loss(outputs, labels, *one_sentence(task_loss, outputs)).mean()
         losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
