@@ -19,6 +19,7 @@ from manyheads.data.dataset import read_rows
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns, Table
 from manyheads.errors import UserError
+from manyheads.tasks.kind import find_kind
 from manyheads.tasks.load import check_files as check_files_exist
 from manyheads.tasks.load import present_sources
 from manyheads.tasks.resolve import choose_reader
@@ -164,7 +165,8 @@ class TaskCheck:
         if split.labels and self.reader is not None:
             yield from check_balance(split, self.reader, self.splits["train"])
         encoding = self.recipe.tasks[self.settings.head_of or self.task].encoding
-        yield from find_truncation(split, encoding, self.limit)
+        if self.reader is None or not find_kind(self.reader.kind).per_word:  # whose long texts are read in windows
+            yield from find_truncation(split, encoding, self.limit)
 
     def _find_repeats(self, split: Split) -> Iterator[Finding]:
         """Within a split, and between train and the others; extra rows aside."""

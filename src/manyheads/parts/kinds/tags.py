@@ -49,7 +49,7 @@ class Tags(KindWithClasses):
     word_columns = True
     pooling = "words"
     problem_type: ClassVar[str | None] = None
-    figures: ClassVar[tuple[str, ...]] = ("entity-types", "entity-errors")
+    figures: ClassVar[tuple[str, ...]] = ()  # tables and texts: see reports/tagged_words.py
 
     # --- labels ---------------------------------------------------------------------------------------------------
 
@@ -137,11 +137,11 @@ class Tags(KindWithClasses):
         """The tags alone."""
         described: list[dict[str, Any]] = []
         for probabilities in predictions:
-            described.append({"prediction": [], "tags": self._tags(probabilities, task)})
+            described.append({"prediction": [], "tagged": [("", tag) for tag in self._tags(probabilities, task)]})
         return described
 
     def describe_words(self, predictions: Any, task: Task, texts: Sequence[TextWords]) -> list[dict[str, Any]]:
-        """{'prediction': the spans, 'words', 'tags'}; offsets are those of the text as it was given."""
+        """{'prediction': the spans, 'tagged': the words with their tags}; offsets are those of the text as it came."""
         described: list[dict[str, Any]] = []
         for probabilities, text in zip(predictions, texts, strict=True):
             tags = self._tags(probabilities, task)
@@ -149,7 +149,7 @@ class Tags(KindWithClasses):
             for entity in self.spans_of(tags, task):
                 spans.append(_described_span(entity, text, probabilities.max(axis=-1)))
             words = [text.text[start:end] for start, end in text.spans]
-            described.append({"prediction": spans, "words": words, "tags": tags})
+            described.append({"prediction": spans, "tagged": list(zip(words, tags, strict=True))})
         return described
 
     def _tags(self, probabilities: np.ndarray, task: Task) -> list[str]:
