@@ -102,10 +102,17 @@ class TaskTokens:
         return int(self.words[rows].lengths.sum())
 
     def word_labels(self, rows: list[int]) -> Tensor:
-        """The labels of all words of some rows, row after row."""
+        """The labels of all words of some rows, row after row; 0 in rows that have none, as teachers know them."""
         assert self.labels is not None
         assert self.label_places is not None
-        return self.labels[torch.from_numpy(self.label_places[np.array(rows, dtype=np.int64)].values)]
+        assert self.words is not None
+        numbers = np.array(rows, dtype=np.int64)
+        labelled = self.examples.labelled[numbers]
+        labels = self.labels[torch.from_numpy(self.label_places[numbers].values)]
+        if labelled.all():
+            return labels
+        has_label = torch.from_numpy(np.repeat(labelled, self.words[numbers].lengths))
+        return labels.new_zeros(len(has_label)).masked_scatter(has_label, labels)
 
     def inputs_to_predict(self, model: ManyHeads, row: int) -> list[Sequence]:
         """The encoder inputs of one example; of a task with `both_orders` those of both, side by side."""

@@ -1,4 +1,4 @@
-"""Where a run's tags of words are wrong: types that are confused, and entities that are not found as they are labelled."""
+"""Where a run's tags of words are wrong: types that are confused, and entities that are not found as labelled."""
 
 from __future__ import annotations
 
@@ -124,10 +124,10 @@ def marked_text(tagged: TaggedWords, error: TagError) -> str:
         return ""
     text = tagged.texts[error.row][0]
     marks: list[tuple[int, int, str]] = []  # where, in which order, what
-    for entity, opening, closing in ((error.true, "[", "]"), (error.predicted, "⟨", "⟩")):
+    for inner, (entity, opening, closing) in enumerate(((error.true, "[", "]"), (error.predicted, "⟨", "⟩"))):
         if entity is not None:
-            marks.append((spans[entity.first][0], 1, opening))
-            marks.append((spans[entity.end - 1][1], 0, closing))
+            marks.append((spans[entity.first][0], 1 + inner, opening))
+            marks.append((spans[entity.end - 1][1], -inner, closing))
     marks.sort()
     start, end = max(0, marks[0][0] - CONTEXT), min(len(text), marks[-1][0] + CONTEXT)
     pieces = ["… " if start else ""]

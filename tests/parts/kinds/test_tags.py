@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,17 @@ from building import TAGS, a_task
 from command import check_refused, manyheads
 from manyheads import Predictor, load_recipe
 from manyheads.config.part import PartConfig
+from manyheads.console import Reporter
 from manyheads.data.labels import LabelReader
 from manyheads.model.folder import load_model
 from manyheads.parts.metrics import score
+from manyheads.parts.samplers import Batch
+from manyheads.parts.scalarizers import Sum
 from manyheads.storage.ragged import Ragged
 from manyheads.tasks.load import load_tasks
+from manyheads.training.gradients.backward import Backward
+from manyheads.training.gradients.combination import Combination
+from manyheads.training.setup import assemble
 from running_server import RunningServer
 
 TYPE_OF = {"dog": "ANIMAL", "cat": "ANIMAL", "film": "WORK", "book": "WORK"}
@@ -269,3 +276,56 @@ def _has_seqeval() -> bool:
     from importlib.util import find_spec
 
     return find_spec("seqeval") is not None
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_student_learns_tags_of_its_teachers_also_of_texts_without_labels(
+    tagging: Callable[..., Path], toy_data: Path
+) -> None:
+    texts = [{"tokens": ["a", *sentence(number)[0]]} for number in range(20)]
+    (toy_data / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
+    task = {"unlabelled": "texts.jsonl"}
+    recipe = tagging(task, training={"epochs": 6, "batch_size": 8, "learning_rate": 5e-3}, distill={"gold": 0.0})
+    result = manyheads("distill", recipe)
+    assert result.returncode == 0, result.stderr
+    metrics = json.loads((toy_data / "runs" / "toy" / "metrics.json").read_text())["dev"]["metrics"]
+    assert metrics["names"]["entity-f1"] > 0.8, "the student saw no label"
+    refused = tagging({"loss": "crf"}, distill={"gold": 0.0})
+    check_refused(manyheads("distill", refused), "'crf' has no formula for what a teacher predicts; take 'tag-cross")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("average", ["step", "examples", "batch"])
+@pytest.mark.parametrize("loss", ["tag-cross-entropy", "crf"])
+def test_means_over_words_are_over_all_words_of_the_step(tagging: Callable[..., Path], average: Any, loss: str) -> None:
+    """In passes of a few tokens, as in one: Σ of the words' losses / their count, times the task's share."""
+    recipe = load_recipe(tagging({"loss": {"name": loss, "average": "word"}}))
+    setup = assemble(recipe, Reporter(quiet=True))
+    model, data = setup.model.double().eval(), setup.datasets.train
+    rounds = [[Batch("names", np.arange(5)), Batch("length", np.arange(3))], [Batch("names", np.arange(5, 16))]]
+    gradients = []
+    for tokens_per_pass in (20, 10_000):
+        model.zero_grad()
+        backward = Backward(model, data, tokens_per_pass, nullcontext)
+        combination = Combination(Sum(["names", "length"]), average=average)
+        step = backward.step(rounds, combination)
+        gradients.append({name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None})
+    for name, gradient in gradients[0].items():
+        assert torch.allclose(gradient, gradients[1][name], atol=1e-10), name
+    totals = []
+    with torch.no_grad():
+        for rows in (range(5), range(5, 16)):
+            packed = model.pack([("names", [data["names"].inputs(model, row) for row in rows])])
+            (outputs,) = model.read(model.embed(packed), packed)
+            labels, words = data["names"].word_labels(list(rows)), packed.words[0]
+            assert words is not None
+            given_loss: Any = model.head("names").loss
+            values = given_loss(outputs, labels, words.counts) if loss == "crf" else given_loss(outputs, labels)
+            totals.append((values.sum().item(), len(labels)))
+    means = [total / words for total, words in totals]
+    over_all = sum(total for total, _ in totals) / sum(words for _, words in totals)
+    expected = {"step": over_all, "examples": over_all * 16 / 19, "batch": sum(means) / 2}
+    assert step.losses["names"] == pytest.approx(expected[average], rel=1e-9)
