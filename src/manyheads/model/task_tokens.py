@@ -38,6 +38,11 @@ class FrozenStates:
         return [self.states[self.starts[number] : self.starts[number + 1]] for number in sequences]
 
 
+def learns_all_pieces(task: Task) -> bool:
+    """Whether every piece of a word has its label in training, not the first alone."""
+    return task.kind.per_word and task.pooling.options.get("pieces") == "all"
+
+
 class TaskTokens:
     """Texts as tokens, labels as the loss sees them."""
 
@@ -54,12 +59,39 @@ class TaskTokens:
         # as the loss sees them; end to end where rows have several
         self.labels: Tensor | None = None
         self.label_places: Ragged | None = None  # then, which of them are a row's
-        if examples.labels is not None:
-            labels = task.kind.targets(examples.labels, task)
-            if isinstance(labels, Ragged):
-                self.label_places = Ragged(np.arange(len(labels.values)), labels.starts)
-                labels = labels.values
-            self.labels = torch.from_numpy(labels)
+        self._read_labels()
+
+    def _read_labels(self) -> None:
+        if self.examples.labels is None:
+            return
+        labels = self.task.kind.targets(self.examples.labels, self.task)
+        if isinstance(labels, Ragged):
+            self.label_places = Ragged(np.arange(len(labels.values)), labels.starts)
+            labels = labels.values
+        self.labels = torch.from_numpy(labels)
+
+    def with_all_pieces(self) -> TaskTokens:
+        """The same with every piece of a word in place of the word, for training: a later one has the label of the
+        inside of what the word is part of."""
+        assert self.words is not None
+        labels = self.examples.labels
+        assert isinstance(labels, Ragged)
+        pieces: list[np.ndarray] = []
+        piece_labels: list[np.ndarray] = []
+        inside = self.task.kind.inside_labels(self.task)
+        for row, firsts in enumerate(self.words):
+            tokens = np.arange(firsts[0] if len(firsts) else 0, len(self.texts[0][row]))
+            pieces.append(tokens)
+            word_of = np.searchsorted(firsts, tokens, side="right") - 1
+            row_labels = labels[row]
+            if len(row_labels):
+                row_labels = np.where(firsts[word_of] == tokens, row_labels[word_of], inside[row_labels[word_of]])
+            piece_labels.append(row_labels)
+        changed = copy.copy(self)
+        changed.words = Ragged.from_rows(pieces, np.int64)
+        changed.examples = replace(self.examples, labels=Ragged.from_rows(piece_labels, np.int64))
+        changed._read_labels()
+        return changed
 
     def __len__(self) -> int:
         return len(self.examples)

@@ -107,6 +107,10 @@ class Kind(ABC):
         """The words of all texts."""
         return [TextWords(text, self.word_spans(text)) for text in examples.texts[0].to_pylist()]
 
+    def inside_labels(self, task: Task) -> np.ndarray:
+        """[classes] the label of a word's later pieces, by the label of the word."""
+        return np.arange(len(task.labels.names))
+
     def count_repairs(self, label: str, reader: LabelReader) -> int:
         """How many of a row's tags break the rules of their scheme, and are read as what they must have meant."""
         return 0

@@ -32,7 +32,10 @@ def taught_faults(tasks: Iterable[Task]) -> Iterator[Fault]:
     for task in tasks:
         loss = registry.find("losses", task.loss.name).factory
         path = ("tasks", task.name, "loss")
-        if loss.whole_batch:
+        if task.kind.per_word and task.pooling.options.get("pieces") == "all":
+            reason = "a teacher speaks of words, not of their pieces; leave out 'pieces: all'."
+            yield Fault(("tasks", task.name, "pooling"), reason, NOT_TAUGHT)
+        elif loss.whole_batch:
             reason = f"'{task.loss.name}' compares the examples of a batch, a teacher speaks of each on its own"
             yield Fault(path, f"{reason}; {_advice(task)}", NOT_TAUGHT)
         elif not loss.reads_soft_targets:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,17 +23,22 @@ from manyheads import Predictor, load_recipe
 from manyheads.config.part import PartConfig
 from manyheads.console import Reporter
 from manyheads.data.labels import LabelReader
+from manyheads.errors import UserError
+from manyheads.inference.texts import dataset_of_texts
 from manyheads.model.folder import load_model
+from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.metrics import score
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.storage.ragged import Ragged
 from manyheads.tasks.load import load_tasks
+from manyheads.tokens.tokenizer import Tokenizer
 from manyheads.training.gradients.backward import Backward
 from manyheads.training.gradients.combination import Combination
 from manyheads.training.setup import assemble
 from running_server import RunningServer
 
+AVERAGE_OVER_WORDS = {"name": "tag-cross-entropy", "average": "word"}
 TYPE_OF = {"dog": "ANIMAL", "cat": "ANIMAL", "film": "WORK", "book": "WORK"}
 
 
@@ -90,17 +98,23 @@ def spans_of(words: list[str], tags: list[str]) -> list[tuple[int, int, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("loss", "longest"),
-    [({"name": "tag-cross-entropy", "average": "word"}, None), ({"name": "crf"}, 8)],
-    ids=["words", "crf in windows"],
+    ("task", "longest"),
+    [
+        (
+            {"loss": {"name": "tag-cross-entropy", "average": "word"}, "pooling": {"name": "words", "pieces": "all"}},
+            None,
+        ),
+        ({"loss": "crf"}, 8),
+    ],
+    ids=["all pieces", "crf in windows"],
 )
 def test_tags_are_learnt_and_found_in_the_text(
-    tagging: Callable[..., Path], toy_data: Path, loss: dict[str, Any], longest: int | None, toy_encoder: Path
+    tagging: Callable[..., Path], toy_data: Path, task: dict[str, Any], longest: int | None, toy_encoder: Path
 ) -> None:
     changes: dict[str, Any] = {}
     if longest:
         changes["encoder"] = {"name": str(toy_encoder), "max_length": longest}
-    result = manyheads("train", tagging({"loss": loss}, **changes))
+    result = manyheads("train", tagging(task, **changes))
     assert result.returncode == 0, result.stderr
     assert ("texts are read in windows of 8" in result.stderr) == bool(longest)
     run = toy_data / "runs" / "toy"
@@ -151,7 +165,7 @@ def test_tags_are_learnt_and_found_in_the_text(
             found = line["tasks"]["names"]["prediction"]
             assert found == [pytest.approx(span, abs=1e-4) for span in of_lists[3]["prediction"]]
             assert not line["truncated"]
-    if loss["name"] == "crf":
+    if task["loss"] == "crf":
         model, _ = load_model(run / "best")
         assert model.head("names").loss.transitions.abs().max() > 0  # type: ignore[union-attr]
 
@@ -171,24 +185,30 @@ def test_a_resumed_training_is_the_same(tagging: Callable[..., Path], toy_data: 
         assert (runs / "whole" / name).read_bytes() == (runs / "parted" / name).read_bytes()
 
 
-REFUSED = [
-    (
-        {"loss": "cross-entropy"},
-        "'cross-entropy' needs a label per text, this task is a tagging of words; use 'tag-cross-",
-    ),
-    ({"loss": "mse"}, "'mse' needs a label per text, this task is a tagging of words; use 'tag-cross-entropy'."),
-    ({"pooling": "mean"}, "'mean' gives a vector per example, which does not fit a tagging of words."),
-    ({"head": "lstm"}, "which does not fit a tagging of words."),
-    ({"metrics": "accuracy"}, "'accuracy' needs one class per example, this task is a tagging of words."),
-    ({"scheme": "plain", "metrics": "entity-f1"}, "'entity-f1' needs entities, this task's tags are plain"),
-    ({"output": "sigmoid"}, "output 'sigmoid' needs numbers, this task has classes."),
-    ({"encoding": "cross"}, "'cross' takes two text columns, this task has one; use 'single'."),
-]
+def refused_combinations() -> list[tuple[dict[str, Any], str]]:
+    """The rows of the table in docs/tagging.md: what a recipe says, and a part of what it is told."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "tagging.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]*)` \| `(.*)` \|$", page, re.M)
+    assert len(rows) > 10
+    return [(yaml.safe_load("{" + settings + "}"), reason) for settings, reason in rows]
 
 
-@pytest.mark.parametrize(("task", "reason"), REFUSED, ids=lambda value: json.dumps(value)[:30])
-def test_what_does_not_go_with_tags_is_refused(tagging: Callable[..., Path], task: Any, reason: str) -> None:
-    check_refused(manyheads("train", tagging(task)), reason)
+@pytest.mark.slow
+def test_every_refusal_of_the_table_is_one(tagging: Callable[..., Path], toy_data: Path) -> None:
+    for settings, reason in refused_combinations():
+        top = {key: settings.pop(key) for key in ("distill", "teachers", "combine", "regularise") if key in settings}
+        recipe = load_recipe_faults(tagging(settings, **top))
+        assert reason in recipe, (settings, top, recipe)
+
+
+def load_recipe_faults(file: Path) -> str:
+    """What is said where a recipe is refused before anything is written."""
+    try:
+        recipe = load_recipe(file)
+        assemble(recipe, Reporter(quiet=True))
+    except UserError as fault:
+        return str(fault)
+    return "nothing"
 
 
 def test_tags_are_no_class_of_a_text(tagging: Callable[..., Path]) -> None:
@@ -329,3 +349,19 @@ def test_means_over_words_are_over_all_words_of_the_step(tagging: Callable[..., 
     over_all = sum(total for total, _ in totals) / sum(words for _, words in totals)
     expected = {"step": over_all, "examples": over_all * 16 / 19, "batch": sum(means) / 2}
     assert step.losses["names"] == pytest.approx(expected[average], rel=1e-9)
+
+
+def test_labels_of_all_pieces(toy_encoder: Path) -> None:
+    """'unseenword' is cut into many pieces, of which the first begins the entity."""
+    task = replace(a_task(labels=TAGS), pooling=PartConfig(name="words", options={"pieces": "all"}))
+    examples = dataset_of_texts([["the", "unseenword", "dog"], ["dog"]], 1, "a test", words=True)
+    examples.labels = Ragged.from_rows([[0, 1, 2], [1]], np.int64)
+    data = TaskTokens(task, examples, Tokenizer(toy_encoder), cached=False)
+    assert data.words is not None
+    firsts = data.words[0].tolist()
+    assert firsts[2] - firsts[1] > 1
+    pieces = data.with_all_pieces()
+    assert pieces.words is not None
+    assert [row.tolist() for row in pieces.words] == [list(range(firsts[2] + 1)), [0]]
+    assert pieces.word_labels([0, 1]).tolist() == [0, 1, *[2] * (firsts[2] - firsts[1] - 1), 2, 1]
+    assert pieces.count_words(np.array([0, 1])) == firsts[2] + 2

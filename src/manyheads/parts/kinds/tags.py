@@ -104,6 +104,16 @@ class Tags(KindWithClasses):
         rule = task.columns.words or "edges"
         return [words_of_text(text, indent, rule) for text, indent in zip(texts, indents.tolist(), strict=True)]
 
+    def inside_labels(self, task: Task) -> np.ndarray:
+        """B-X goes on with I-X."""
+        inside = super().inside_labels(task)
+        if task.labels.scheme != "plain":
+            for index, name in enumerate(task.labels.names):
+                prefix, entity_type = split_tag(name) or (OUTSIDE, "")
+                if prefix == "B":
+                    inside[index] = task.labels.names.index(join_tag("I", entity_type))
+        return inside
+
     # --- defaults -------------------------------------------------------------------------------------------------
 
     def default_loss(self, reader: LabelReader) -> str:

@@ -40,9 +40,6 @@ class Loss:
         """Why this loss cannot serve the task, or None."""
         if task.kind.label_type in cls.label_types:
             return None
-        if task.kind.word_columns:
-            advice = task.kind.default_loss(task.labels)
-            return f"'{task.loss.name}' needs a label per text, this task is {task.kind.called}; use '{advice}'."
         needs = "numbers"
         if cls.label_types == ("word tags",):
             needs = "tags of words"
