@@ -86,7 +86,7 @@ def test_conllu_leaves_out_lines_that_are_no_words(loaded: Callable[..., TaskDat
 
 
 def test_a_line_with_a_cell_too_few_is_told(loaded: Callable[..., TaskData]) -> None:
-    with pytest.raises(UserError, match=r"x\.conll:3: line 4 has 3 cells where there are 4 columns") as fault:
+    with pytest.raises(UserError, match=r"x\.conll:3: word 2 has 3 cells where there are 4 columns") as fault:
         loaded(CONLL.replace("VBZ ", ""))
     assert fault.value.code == "bad-rows"
     with pytest.raises(UserError, match="its lines have 4 columns, `columns` names 2: a, b"):

@@ -70,32 +70,23 @@ def _is_comment(line: str, width: int, is_conllu: bool) -> bool:
 
 
 def _sentences(lines: TextIO, width: int, aliases: list[int], is_conllu: bool) -> Iterator[Row]:
-    words: list[list[str]] = []
-    first, fault = 0, ""
+    first, words = 0, list[list[str]]()
     for number, line in enumerate(lines, start=1):
         cells = _cells(line)
-        ends = not line.strip() or cells[0] == DOCUMENT
-        if not ends and not words and not fault and _is_comment(line, width, is_conllu):
-            continue
-        if ends:
-            if words or fault:
-                yield _row(first, words, aliases, fault)
-            words, fault = [], ""
-            continue
-        if is_conllu and NO_WORD.fullmatch(cells[0]):
-            continue
-        if not words and not fault:
-            first = number
-        if len(cells) == width:
+        if not line.strip() or cells[0] == DOCUMENT:
+            if words:
+                yield _row(first, words, width, aliases)
+            words = []
+        elif (words or not _is_comment(line, width, is_conllu)) and not (is_conllu and NO_WORD.fullmatch(cells[0])):
+            first = first if words else number
             words.append(cells)
-        else:
-            fault = fault or f"line {number} has {len(cells)} cells where there are {width} columns"
-    if words or fault:
-        yield _row(first, words, aliases, fault)
+    if words:
+        yield _row(first, words, width, aliases)
 
 
-def _row(line: int, words: list[list[str]], aliases: list[int], fault: str) -> Row:
-    if fault:
-        return line, None, fault
+def _row(line: int, words: list[list[str]], width: int, aliases: list[int]) -> Row:
+    for number, cells in enumerate(words, start=1):
+        if len(cells) != width:
+            return line, None, f"word {number} has {len(cells)} cells where there are {width} columns"
     columns = [list(column) for column in zip(*words, strict=True)]
     return line, [*columns, *(columns[index] for index in aliases)], ""

@@ -45,10 +45,7 @@ def recognise_columns(
     """The text and label columns by their names, where the recipe does not say which they are. `prefer_words`: lists of
     words before texts."""
     names = list(filter(None, chunk.columns))
-    words = _first_of(WORD_NAMES, set(names))
-    texts = tuple(text or ()) or ((words,) if words and prefer_words else ()) or recognise_texts(names)
-    if words and not texts:
-        texts = (words,)
+    texts = tuple(text or ()) or _recognise_words(names, prefer_words)
     if prefer_words:
         label = label or _first_of_tags(set(names).difference(texts))
     candidates = [name for name in names if name not in (*ID_NAMES, id_column)]
@@ -87,6 +84,15 @@ def _look(text: Any, label: Any) -> Look:
         return "other"
     alike = isinstance(text, list) or all(split_tag(str(tag)) is not None for tag in label)
     return "words" if alike and len(words) == len(label) else "other"
+
+
+def _recognise_words(names: Collection[str], prefer_words: bool) -> tuple[str, ...]:
+    """The text columns by their usual names, and those of lists of words: the latter first if they are preferred."""
+    words = _first_of(WORD_NAMES, set(names))
+    of_words = (words,) if words else ()
+    if prefer_words:
+        return of_words or recognise_texts(names)
+    return recognise_texts(names) or of_words
 
 
 def _cannot_tell(role: str, likely_names: list[str], source: Source, chunk: Chunk) -> UserError:

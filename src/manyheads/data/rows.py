@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,27 +177,37 @@ def _label_of_class_columns(cells: list[Any], class_names: tuple[str, ...]) -> s
 def _read_words(row: list[Any], indices: _Indices, rule: WordRule) -> tuple[int, str]:
     """A row's indent, and its label as one word: a list of tags, one for each word; empty where it has none."""
     text = row[indices.texts[0]]
-    indent = GIVEN
-    if isinstance(text, str):
-        indent = len(text) - len(text.lstrip())
+    is_text = isinstance(text, str)
+    indent = len(text) - len(text.lstrip()) if is_text else 0
     label = row[indices.labels[0]] if indices.labels else None
     if isinstance(label, str):
         label = label.split()
-    if not isinstance(label, list | tuple) or (indent == GIVEN and any(map(is_span, label))):
-        fault = "" if label is None or normalise(label) == "" else f"{FAULT}expected a list of tags or spans"
-        return indent, fault
-    if indent != GIVEN and all(map(is_span, label)):
-        try:
+    try:
+        if not isinstance(label, list | tuple):
+            return (indent if is_text else GIVEN), _no_tags(label)
+        if is_text and all(map(is_span, label)):
             return indent, as_list(tags_of_spans(text, label, rule))
-        except BadLabel as reason:
-            return indent, f"{FAULT}{reason}"
-    given = GIVEN - max(indent, 0)
-    tags = [normalise(tag) for tag in label]
-    words = len(cut_words(_text(text), "spaces"))
-    if len(tags) != words or "" in tags:
-        count = f"{len(tags)} tags for {words} words" if "" not in tags else f"word {tags.index('') + 1} has no tag"
-        return given, f"{FAULT}{count}"
-    return given, as_list(tags)
+        return GIVEN - indent, as_list(_tags_of_list(_text(text), label))
+    except BadLabel as reason:
+        return indent, f"{FAULT}{reason}"
+
+
+def _no_tags(label: Any) -> str:
+    """Nothing, where a cell is empty."""
+    if label is not None and normalise(label):
+        raise BadLabel("expected a list of tags or spans")
+    return ""
+
+
+def _tags_of_list(text: str, label: Sequence[Any]) -> list[str]:
+    """One for each word between spaces."""
+    tags = list(map(normalise, label))
+    words = len(cut_words(text, "spaces"))
+    if len(tags) != words:
+        raise BadLabel(f"{len(tags)} tags for {words} words")
+    if "" in tags:
+        raise BadLabel(f"word {tags.index('') + 1} has no tag")
+    return tags
 
 
 def _text(cell: Any) -> str:

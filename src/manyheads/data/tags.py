@@ -99,17 +99,17 @@ def as_bio(tags: Sequence[str], scheme: Scheme) -> tuple[list[str], int]:
 
 def entities(tags: Sequence[str]) -> list[Entity]:
     """The entities of a sentence's BIO tags; an I-X that goes on with nothing begins one."""
-    found: list[Entity] = []
+    listed: list[Entity] = []
     for number, tag in enumerate(tags):
         prefix, entity_type = split_tag(tag) or (OUTSIDE, "")
         if prefix == OUTSIDE:
             continue
-        last = found[-1] if found else None
+        last = listed[-1] if listed else None
         if prefix == "I" and last is not None and last.end == number and last.type == entity_type:
-            found[-1] = last._replace(end=number + 1)
+            listed[-1] = last._replace(end=number + 1)
         else:
-            found.append(Entity(number, number + 1, entity_type))
-    return found
+            listed.append(Entity(number, number + 1, entity_type))
+    return listed
 
 
 # --- many sentences at once ------------------------------------------------------------------------------------------

@@ -71,10 +71,10 @@ def find_errors(tagged: TaggedWords) -> list[TagError]:
     for row in range(len(tagged.labels)):
         labelled, predicted = tagged.tags(row)
         confidence = tagged.predictions[row].max(axis=-1)
-        for kind, true, found in compare_entities(entities(labelled), entities(as_bio(predicted, "BIO")[0])):
-            shown = found or true
+        for kind, true, guess in compare_entities(entities(labelled), entities(as_bio(predicted, "BIO")[0])):
+            shown = guess or true
             assert shown is not None
-            errors.append(TagError(kind, row, true, found, float(confidence[shown.first : shown.end].min())))
+            errors.append(TagError(kind, row, true, guess, float(confidence[shown.first : shown.end].min())))
     return sorted(errors, key=lambda error: -error.confidence)
 
 
@@ -85,17 +85,17 @@ def compare_entities(
     wrong = [entity for entity in predicted if entity not in labelled]
     left = [entity for entity in labelled if entity not in predicted]
     errors: list[tuple[ErrorKind, Entity | None, Entity | None]] = []
-    for found in wrong:
-        overlapping = [true for true in left if true.first < found.end and found.first < true.end]
-        alike = [true for true in overlapping if true.type == found.type]
+    for guess in wrong:
+        overlapping = [true for true in left if true.first < guess.end and guess.first < true.end]
+        alike = [true for true in overlapping if true.type == guess.type]
         if alike:
-            errors.append(("boundary", alike[0], found))
+            errors.append(("boundary", alike[0], guess))
         elif overlapping:
-            errors.append(("type", overlapping[0], found))
+            errors.append(("type", overlapping[0], guess))
         else:
-            errors.append(("invented", None, found))
+            errors.append(("invented", None, guess))
     for true in left:
-        if not any(true.first < found.end and found.first < true.end for found in wrong):
+        if not any(true.first < guess.end and guess.first < true.end for guess in wrong):
             errors.append(("missed", true, None))
     return errors
 
@@ -114,7 +114,7 @@ def confused_tags(tagged: TaggedWords) -> Counter[tuple[str, str]]:
     names, predicted = tagged.task.labels.names, tagged.task.kind.decode(tagged.predictions.values, tagged.task)
     wrong = np.flatnonzero(predicted != tagged.labels.values)
     pairs = zip(tagged.labels.values[wrong].tolist(), predicted[wrong].tolist(), strict=True)
-    return Counter((names[true], names[found]) for true, found in pairs)
+    return Counter((names[true], names[guess]) for true, guess in pairs)
 
 
 def marked_text(tagged: TaggedWords, error: TagError) -> str:

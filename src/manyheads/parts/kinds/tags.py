@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -60,17 +61,13 @@ class Tags(KindWithClasses):
         for key in ("range", "separator"):
             if getattr(declared, key) is not None:
                 raise ValueError(f"'{key}' is not for {self.called}; remove it or set its 'kind'")
-        sentences = [split_classes(label, None) for label in sorted(labels) if label[:1] != FAULT]
         renamed = declared.labels if isinstance(declared.labels, dict) else {}
-        sentences = [[renamed.get(tag, tag) for tag in tags] for tags in sentences]
-        declared_tags = list(declared.labels.values() if isinstance(declared.labels, dict) else declared.labels or [])
+        sentences = _sentences(labels, renamed)
         scheme = declared.scheme or detect_scheme(sentences)
         if renamed and scheme in ("IOB1", "BIOES"):
             raise ValueError(f"'labels' can rename tags of BIO, these look like {scheme}; rename them in the file")
-        tags = dict.fromkeys(declared_tags)
-        if not tags:
-            tags = dict.fromkeys(sorted({tag for sentence in sentences for tag in sentence}))
-        names = list(tags) if scheme == "plain" else _bio_names(tags)
+        tags = _declared_tags(declared) or sorted(set(chain.from_iterable(sentences)))
+        names = tags if scheme == "plain" else _bio_names(tags)
         if len(names) < self.least_classes:
             raise ValueError(f"{self.called} needs at least two tags, found {names}")
         values = {name: index for index, name in enumerate(names)}
@@ -214,6 +211,23 @@ class Tags(KindWithClasses):
 
     def label_text(self, value: Any, task: Task) -> str:
         return " ".join(task.labels.names[tag] for tag in value)
+
+
+def _sentences(labels: set[str], renamed: dict[str, str]) -> list[list[str]]:
+    """The tags of each row that could be read, in an order that does not depend on that of the rows."""
+    sentences: list[list[str]] = []
+    for label in sorted(labels):
+        if label[:1] != FAULT:
+            sentences.append([renamed.get(tag, tag) for tag in split_classes(label, None)])
+    return sentences
+
+
+def _declared_tags(declared: LabelDeclaration) -> list[str]:
+    """Those that a recipe lists, or renames others to, each once."""
+    if declared.labels is None:
+        return []
+    tags = declared.labels.values() if isinstance(declared.labels, dict) else declared.labels
+    return list(dict.fromkeys(tags))
 
 
 def _spelt(label: str, reader: LabelReader) -> list[str]:

@@ -24,9 +24,9 @@ def count_entities(predicted: Ragged, labels: Ragged, task: Task) -> np.ndarray:
     """[types, 3] how many entities of each type are right, predicted, and labelled."""
     names = TagNames.of(task.labels.names)
     truth = all_entities(labels, names)
-    found = all_entities(Ragged(task.kind.decode(predicted.values, task), labels.starts), names)
-    right = truth.types[np.isin(truth.keys(), found.keys(), assume_unique=True)]
-    counts = [np.bincount(types, minlength=len(names.types)) for types in (right, found.types, truth.types)]
+    guessed = all_entities(Ragged(task.kind.decode(predicted.values, task), labels.starts), names)
+    right = truth.types[np.isin(truth.keys(), guessed.keys(), assume_unique=True)]
+    counts = [np.bincount(types, minlength=len(names.types)) for types in (right, guessed.types, truth.types)]
     return np.stack(counts, axis=1)
 
 
@@ -40,15 +40,15 @@ def entity_f1(predicted: Ragged, labels: Ragged, task: Task) -> float:
 
     An entity is right if its words and its type are. Undefined where there is none and none is predicted.
     """
-    right, found, truth = count_entities(predicted, labels, task).sum(axis=0)
-    return _share(2 * right, found + truth)
+    right, guessed, truth = count_entities(predicted, labels, task).sum(axis=0)
+    return _share(2 * right, guessed + truth)
 
 
 @metric("entity-precision", label_types=TAGS, best="high", scale="share")
 def entity_precision(predicted: Ragged, labels: Ragged, task: Task) -> float:
     """Share of the predicted entities that are right, of all types together."""
-    right, found, _ = count_entities(predicted, labels, task).sum(axis=0)
-    return _share(right, found)
+    right, guessed, _ = count_entities(predicted, labels, task).sum(axis=0)
+    return _share(right, guessed)
 
 
 @metric("entity-recall", label_types=TAGS, best="high", scale="share")
@@ -75,8 +75,8 @@ def entity_f1_per_type(predicted: Ragged, labels: Ragged, task: Task) -> dict[st
     """
     counts = count_entities(predicted, labels, task)
     values = {}
-    for name, (right, found, truth) in zip(TagNames.of(task.labels.names).types, counts.tolist(), strict=True):
-        values[name] = _share(2 * right, found + truth)
+    for name, (right, guessed, truth) in zip(TagNames.of(task.labels.names).types, counts.tolist(), strict=True):
+        values[name] = _share(2 * right, guessed + truth)
     return values
 
 

@@ -43,12 +43,12 @@ def tag_section(facts: RunFacts, task_name: str) -> Section:
 def _type_rows(tagged: TaggedWords) -> list[dict[str, object]]:
     counts = count_entities(tagged.predictions, tagged.labels, tagged.task).tolist()
     rows: list[dict[str, object]] = []
-    for name, (right, found, true) in zip(TagNames.of(tagged.task.labels.names).types, counts, strict=True):
+    for name, (right, predicted, true) in zip(TagNames.of(tagged.task.labels.names).types, counts, strict=True):
         row: dict[str, object] = {"type": name or "entity"}
-        row["precision"] = right / found if found else None
+        row["precision"] = right / predicted if predicted else None
         row["recall"] = right / true if true else None
-        row["f1"] = 2 * right / (found + true) if found + true else None
-        rows.append({**row, "labelled": true, "predicted": found})
+        row["f1"] = 2 * right / (predicted + true) if predicted + true else None
+        rows.append({**row, "labelled": true, "predicted": predicted})
     return rows
 
 

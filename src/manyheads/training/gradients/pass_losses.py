@@ -103,27 +103,30 @@ class PassLosses:
         assert data.labels is not None
         labels = data.labels[rows] if words is None else data.word_labels(rows)
         labels, loss = labels.to(outputs.device), self.model.head(task).loss
+        per_word = words is not None and not loss.reads_sentences
         if self.teaching is not None and task in self.teaching:
             values = self.teaching.losses(loss, task, rows, outputs, labels, self.step)
         elif words is not None and loss.reads_sentences:
             values = loss(outputs, labels, words.counts)  # type: ignore[call-arg]
         else:
             values = loss(outputs, labels)
-        per_word = words is not None and not loss.reads_sentences
-        expected = len(labels) if per_word else len(rows)
+        self._check_shape(task, values, len(labels) if per_word else len(rows), "word" if per_word else "example")
+        if words is not None:
+            values = self._per_example(task, words, values) if per_word else self._per_sentence(task, words, values)
+        return values / self.scales[task] if task in self.scales else values
+
+    def _check_shape(self, task: str, values: Tensor, expected: int, item: str) -> None:
         if values.shape != (expected,):
             name = self.model.tasks[task].loss.name
-            item = "word" if per_word else "example"
             raise UserError(
                 f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {expected} "
                 f"{item}s; a loss gives one value per {item}: [{expected}].",
                 "bad-loss-shape",
             )
-        if words is not None and per_word:
-            values = self._per_example(task, words, values)
-        elif words is not None and loss.average == "sentence":
-            values = values / words.counts
-        return values / self.scales[task] if task in self.scales else values
+
+    def _per_sentence(self, task: str, words: Words, values: Tensor) -> Tensor:
+        """A value per example that is a sum over its words → as the task's loss averages them."""
+        return values if self.model.head(task).loss.average == "word" else values / words.counts
 
     def _per_example(self, task: str, words: Words, values: Tensor) -> Tensor:
         """A value per word → one per example, as the task's loss averages them."""
