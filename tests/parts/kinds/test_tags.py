@@ -158,6 +158,11 @@ def test_tags_are_learnt_and_found_in_the_text(
     shown = manyheads("predict", run / "best", "--task", "names", "--text", "the red dog runs").stdout
     assert shown == "red dog [ANIMAL 4–11]\n"
 
+    assert manyheads("report", run).returncode == 0
+    page = (run / "report.html").read_text()
+    assert "Task names" in page
+    assert ">ANIMAL<" in page
+
     with RunningServer(run) as server:
         inputs = [{"tokens": lists[3]}, " ".join(lists[3])]
         answer = server.client.post("/v1/predict", json={"inputs": inputs, "tasks": ["names"]}).json()
