@@ -1,9 +1,9 @@
 """How fast tags of words are trained, beside transformers' Trainer with its token-classification collator: in turns, on
 the same rows.
 
-    python benchmarks/tags.py FILE [--text tokens] [--label slots] [--turns N] [--steps N]
+    python benchmarks/tags.py FILE [--text tokens] [--label slots] [--batch N] [--turns N] [--steps N]
 
-FILE is jsonl with lists of words and of tags. Default encoder, float32, batches of 16, dropout .1, the label on the
+FILE is jsonl with lists of words and of tags. Default encoder, float32, dropout .1, the label on the
 first piece of each word. Both read the same rows in a turn, texts tokenised before; ratios are taken within a turn.
 """
 
@@ -35,12 +35,12 @@ Rows = list[tuple[list[str], list[int]]]  # words and tags of each
 class Ours:
     """manyheads' own loop: the sampler, inputs, packing, forward, backward, clipping, AdamW, the log."""
 
-    def __init__(self, file: Path, text: str, label: str, folder: str) -> None:
+    def __init__(self, file: Path, text: str, label: str, folder: str, batch: int) -> None:
         recipe: dict[str, Any] = {
             "name": "tags",
             "output": folder,
             "tasks": {"tags": {"train": str(file.resolve()), "text": text, "label": label}},
-            "training": {"batch_size": BATCH, "learning_rate": 1e-6, "epochs": 50, "conflicts": 0, "probe": False},
+            "training": {"batch_size": batch, "learning_rate": 1e-6, "epochs": 50, "conflicts": 0, "probe": False},
         }
         self.setup = assemble(load_recipe(recipe), Reporter(quiet=True))
         self.trainer = Trainer(self.setup, Path(folder) / "run")
@@ -74,7 +74,8 @@ class Ours:
 class TrainerRival:
     """transformers' Trainer and DataCollatorForTokenClassification, as its users write it."""
 
-    def __init__(self, encoder: Path, classes: int) -> None:
+    def __init__(self, encoder: Path, classes: int, batch: int) -> None:
+        self.batch = batch
         self.model = transformers.AutoModelForTokenClassification.from_pretrained(encoder, num_labels=classes)
         _set_dropout(self.model, 0.1)
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(encoder)
@@ -83,7 +84,9 @@ class TrainerRival:
         rows = [self._row(*row) for step in [steps[0], *steps] for row in step]  # the first step is for warming up
         with tempfile.TemporaryDirectory() as folder, _quiet():
             arguments = transformers.TrainingArguments(
-                output_dir=folder, **SETTINGS, train_sampling_strategy="sequential"
+                output_dir=folder,
+                **{**SETTINGS, "per_device_train_batch_size": self.batch},
+                train_sampling_strategy="sequential",
             )
             watch = _Watch()
             transformers.Trainer(
@@ -110,13 +113,14 @@ def main() -> None:
     given.add_argument("file", type=Path)
     given.add_argument("--text", default="tokens")
     given.add_argument("--label", default="slots")
+    given.add_argument("--batch", type=int, default=BATCH)
     given.add_argument("--turns", type=int, default=5)
     given.add_argument("--steps", type=int, default=8, help="optimizer steps per turn")
     options = given.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        ours = Ours(options.file, options.text, options.label, folder)
+        ours = Ours(options.file, options.text, options.label, folder, options.batch)
         classes = len(ours.setup.model.tasks["tags"].labels.names)
-        rival = Apart(TrainerRival, ours.setup.encoder_folder, classes)
+        rival = Apart(TrainerRival, ours.setup.encoder_folder, classes, options.batch)
         ours(range(2))
         ratios: list[float] = []
         rates: list[float] = []
@@ -126,9 +130,9 @@ def main() -> None:
             own = ours(stretch)
             if turn:  # in the first everything is warmed up
                 ratios.append(other / own)
-                rates.append(options.steps * BATCH / own)
+                rates.append(options.steps * options.batch / own)
         rival.stop()
-    print(f"{machine()}; {options.file.name}, batch {BATCH}; {options.turns} turns of {options.steps} steps.")
+    print(f"{machine()}; {options.file.name}, batch {options.batch}; {options.turns} turns of {options.steps} steps.")
     print(f"transformers Trainer ÷ manyheads: {statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})")
     print(f"manyheads: {statistics.median(rates):.1f} sentences/s")
 
