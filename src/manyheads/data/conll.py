@@ -1,7 +1,7 @@
 """CoNLL files: a word per line, its tags in columns beside it, a blank line after each sentence.
 
 A sentence is a row, each column a list. Columns go by number from 1, and by the names that `columns` gives; without
-names the first is also called 'tokens' and the last 'tags', in CoNLL-U files form and upos.
+names the first is also called 'tokens' and the last 'label', in CoNLL-U files form and upos.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def read_conll(path: Path, source: Source) -> Iterator[Chunk]:
         aliases = dict(zip(names, range(width), strict=False))
         if is_conllu:
             aliases = {name: index for index, name in enumerate(CONLLU)}
-            aliases |= {"tokens": 1, "tags": 3}
+            aliases |= {"tokens": 1, "label": 3}
         elif not names:
-            aliases = {"tokens": 0, "tags": width - 1}
+            aliases = {"tokens": 0, "label": width - 1}
         rows = _sentences(lines, width, list(aliases.values()), is_conllu)
         yield from in_chunks([*numbers, *aliases], rows)
 
