@@ -301,7 +301,7 @@ def test_a_metric_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_default_metrics_fit_and_come_in_order(task: Task) -> None:
     names = [choice.name for choice in default_metrics(task)]
     assert [why_incompatible(name, task) for name in names] == [None] * len(names)
-    found = score(task, perfect(task), some_labels(task))
+    found = score(task, column(task, perfect(task)), column(task, some_labels(task)))
     assert list(found) == names
     assert primary(task) == names[0]
 
@@ -314,6 +314,7 @@ def test_default_metrics_by_kind() -> None:
         "accuracy macro-f1 kappa off-by-two class-mae calibration-error",
         "macro-f1 micro-f1 average-precision exact-match",
         "pearson spearman mse mae within",
+        "entity-f1 entity-precision entity-recall token-accuracy",
     ]
 
 
