@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from transformers import AutoModel, DistilBertConfig, RobertaConfig
 
-from building import CLASSES, MULTI, NUMBERS, ORDINAL, SIDES, TWO, a_task, fitting_task, toy_model
+from building import CLASSES, MULTI, NUMBERS, ORDINAL, SIDES, TAGS, TWO, a_task, fitting_task, toy_model
 from conftest import made_once
 from manyheads import Predictor, UserError
 from manyheads.config.part import PartConfig
@@ -166,6 +166,8 @@ def test_a_part_without_a_form_is_refused_by_name(toy_encoder: Path, tmp_path: P
     fault = refused(toy_model(toy_encoder, [a_task(name="near", head="lstm")]), toy_encoder, tmp_path)
     assert fault.code == "cannot-export"
     assert "task 'near': pooling 'lstm'" in str(fault)
+    tags = toy_model(toy_encoder, [a_task(name="names", labels=TAGS)])
+    assert "task 'names': kind 'tags' has a prediction per word" in str(refused(tags, toy_encoder, tmp_path / "tags"))
 
 
 AUTO = {
