@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from manyheads.config.part import PartConfig
@@ -14,6 +16,7 @@ from manyheads.data.table import Columns
 from manyheads.encoder import load_encoder
 from manyheads.encoder.bert import Bert, BertConfig, random_bert
 from manyheads.model.multitask import Inputs, ManyHeads
+from manyheads.parts.losses import Loss
 from manyheads.registry import find
 from manyheads.storage.strings import Strings
 from manyheads.tasks.part_compatibility import incompatible_parts
@@ -26,7 +29,8 @@ TWO = LabelReader("classification", ("no", "yes"), {"no": 0, "yes": 1})
 ORDINAL = LabelReader("ordinal", ("1", "2", "3"), {"1": 0, "2": 1, "3": 2})
 MULTI = LabelReader("multi-label", ("a", "b", "c"), {"a": 0, "b": 1, "c": 2}, separator="|")
 NUMBERS = LabelReader("regression", range=(0, 5))
-KINDS = (CLASSES, TWO, ORDINAL, MULTI, NUMBERS)
+TAGS = LabelReader("tags", ("O", "B-a", "I-a"), {"O": 0, "B-a": 1, "I-a": 2}, scheme="BIO")
+KINDS = (CLASSES, TWO, ORDINAL, MULTI, NUMBERS, TAGS)
 PAIR, SINGLE = Columns(("sentence1", "sentence2"), "label", None), Columns(("text",), "label", None)
 SIDES = (["the film was dull", "a good book", "one dog runs"] * 2, ["not very good", "a cat sleeps", "red tea"] * 2)
 
@@ -39,7 +43,8 @@ def a_task(**given: Any) -> Task:
     """A task on pairs; parts by name or Choice. Parts not given are the defaults of the encoding and the labels."""
     labels: LabelReader = given.pop("labels", CLASSES)
     numbers = labels.kind == "regression"
-    encoding = choice(given.pop("encoding", "cross"))
+    per_word = labels.kind == TAGS.kind
+    encoding = choice(given.pop("encoding", "single" if per_word else "cross"))
     factory = find("encodings", encoding.name).factory
     similarity = factory.gives != "features"
     head = choice(given.pop("head", "none" if similarity else PartConfig(name="linear", options={"dropout": 0.0})))
@@ -47,12 +52,15 @@ def a_task(**given: Any) -> Task:
     loss = "mse" if numbers else "cross-entropy"
     if labels.kind == "multi-label" or len(labels.names) == 2:
         loss = "binary-cross-entropy"
+    if per_word:
+        loss = "tag-cross-entropy"
+    pooling = "words" if per_word else "mean" if similarity else "head-pooler"
     settings: dict[str, Any] = {
         "name": "task",
         "columns": SINGLE if factory.texts == 1 else PAIR,
         "labels": labels,
         "encoding": encoding,
-        "pooling": choice(given.pop("pooling", brought or ("mean" if similarity else "head-pooler"))),
+        "pooling": choice(given.pop("pooling", brought or pooling)),
         "head": head,
         "output": choice(given.pop("output", "similarity" if similarity else "raw")),
         "loss": choice(given.pop("loss", loss)),
@@ -94,6 +102,19 @@ def columns(model: ManyHeads, texts: int = 2) -> tuple[TokenColumn, ...]:
 
 
 def toy_inputs(model: ManyHeads, task: str = "task") -> Inputs:
-    """Six examples of a task."""
+    """Six examples of a task; where words have labels, of one word each."""
     tokens = columns(model, len(model.tasks[task].columns.text))
-    return [model.inputs(task, tokens, row) for row in range(6)]
+    inputs = [model.inputs(task, tokens, row) for row in range(6)]
+    if model.tasks[task].kind.per_word:
+        return [[replace(sequence, words=np.array([1])) for sequence in sequences] for sequences in inputs]
+    return inputs
+
+
+def one_word_each(loss: Loss, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What a loss is given besides, where it reads the words of an example together."""
+    return (torch.ones(len(outputs), dtype=torch.long),) if loss.reads_sentences else ()
+
+
+def one_sentence(loss: Loss, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The same with all of them in one sentence."""
+    return (torch.tensor([len(outputs)]),) if loss.reads_sentences else ()

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from command import check_refused, manyheads
 from manyheads import Predictor, load_recipe, registry
@@ -19,7 +18,6 @@ from manyheads.config import plugins
 from manyheads.inference.prediction_files import read_dev_predictions
 from manyheads.registry import parts
 from manyheads.storage.ragged import Ragged
-from manyheads.tokens.packing import Sequence, Words
 
 PART_FILE = Path(__file__).parent / "word_tags.py"
 TAG_OF = {"the": "D", "a": "D", "dog": "N", "cat": "N", "film": "N", "runs": "V", "sleeps": "V", "unseenword": "N"}
@@ -160,14 +158,3 @@ def test_a_pooling_of_the_other_sort_is_refused(
     check_refused(
         manyheads("train", tagging_recipe(), f"tasks.{task}.pooling={pooling}"), f"'{pooling}' gives {reason}"
     )
-
-
-def test_words_of_several_inputs_and_their_mean() -> None:
-    ids = np.arange(5)
-    sequences = [Sequence(ids, ids, words=np.array([1, 3])), Sequence(ids, ids, words=np.array([1, 2, 4]))]
-    words = Words.of(sequences, "cpu")
-    assert words is not None
-    assert words.first_tokens.tolist() == [1, 3, 1, 2, 4]
-    assert words.inputs.tolist() == [0, 0, 1, 1, 1]
-    assert words.mean(torch.tensor([1.0, 3.0, 1.0, 2.0, 6.0])).tolist() == [2.0, 3.0]
-    assert Words.of([Sequence(ids, ids)], "cpu") is None

@@ -8,15 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from torch import Tensor
 
 from manyheads import register
 from manyheads.data.labels import BadLabel, LabelReader, split_classes
 from manyheads.parts.kinds import Classification
-from manyheads.parts.pooling import Pooling
 from manyheads.storage.ragged import Ragged
 from manyheads.tasks.kind import LabelDeclaration, LabelStatistics
-from manyheads.tokens.packing import Words
 
 if TYPE_CHECKING:
     from manyheads.tasks.task import Task
@@ -76,14 +73,3 @@ class WordTags(Classification):
 
     def label_text(self, value: Any, task: Task) -> str:
         return " ".join(task.labels.names[tag] for tag in value)
-
-
-@register("pooling", "words")
-class WordStates(Pooling):
-    """h_f for each word: the state of its first token f."""
-
-    positions_needed = "all"
-    reads_words = True
-
-    def forward(self, states: Tensor, starts: Tensor, lengths: Tensor, words: Words) -> Tensor:  # type: ignore[override]
-        return states[starts[words.inputs] + words.first_tokens]

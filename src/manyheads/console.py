@@ -162,8 +162,11 @@ def _format_value(value: Any) -> str:
 
 
 def format_prediction(described: dict[str, Any]) -> str:
-    """'yes\t0.912', 'comedy, drama' or '3.250'."""
+    """'yes\t0.912', 'comedy, drama', '3.250', or 'Ann Cole [PER 0–8]'."""
     prediction = described["prediction"]
+    if "tagged" in described:
+        spans = [f"{span['text']} [{span['label']} {span['start']}–{span['end']}]" for span in prediction]
+        return ", ".join(spans) or "none"
     if isinstance(prediction, list):
         return ", ".join(prediction) or "none"
     if "probability" in described:

@@ -184,13 +184,15 @@ def test_either_text_of_a_pair_may_be_the_empty_one(tmp_path: Path) -> None:
 
 def test_cells_that_are_no_text_are_bad(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text(
-        '{"text": ["a"], "label": 1}\n{"text": "a", "label": [1]}\n{"text": 5, "label": 1}\n'
+        '{"text": {"a": 1}, "label": 1}\n{"text": "a", "label": [1]}\n{"text": 5, "label": 1}\n'
+        '{"text": ["a", 1], "label": 1}\n{"text": ["a", "b c"], "label": 1}\n'
     )
     assert refusal(tmp_path, "x.jsonl")[1:-1] == [
-        "  x.jsonl:1: list instead of text in column 'text'",
+        "  x.jsonl:1: dict instead of text in column 'text'",
         "  x.jsonl:2: a list of labels in a classification task",
+        "  x.jsonl:4: a list that is not of words in column 'text': word 2 is 1, not a text",
     ]
-    assert read(tmp_path, "x.jsonl", skip=True).texts[0].to_pylist() == ["5"]
+    assert read(tmp_path, "x.jsonl", skip=True).texts[0].to_pylist() == ["5", "a b\u00a0c"]
     pq.write_table(pa.table({"text": [b"raw"], "label": [1]}), tmp_path / "x.parquet")
     assert refusal(tmp_path, "x.parquet")[1] == "  x.parquet:1: bytes instead of text in column 'text'"
 

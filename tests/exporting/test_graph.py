@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from transformers import AutoModel, DistilBertConfig, RobertaConfig
 
-from building import CLASSES, MULTI, NUMBERS, ORDINAL, SIDES, TWO, a_task, fitting_task, toy_model
+from building import CLASSES, MULTI, NUMBERS, ORDINAL, SIDES, TAGS, TWO, a_task, fitting_task, toy_model
 from conftest import made_once
 from manyheads import Predictor, UserError
 from manyheads.config.part import PartConfig
@@ -30,7 +30,13 @@ from manyheads.tokens.tokenizer import Tokenizer
 pytestmark = pytest.mark.numeric
 PAIRS = list(zip(*SIDES, strict=True))
 LAYOUTS = ("packed", "padded")
-NOT_EXPORTED = {("pooling", "lstm"), ("heads", "lstm")}  # reads inputs one after the other
+NOT_EXPORTED = {
+    ("pooling", "lstm"),  # reads inputs one after the other
+    ("heads", "lstm"),
+    ("pooling", "words"),  # tags of words are refused by name
+    ("losses", "tag-cross-entropy"),
+    ("losses", "crf"),
+}
 NEEDS_SIMILARITY = {("heads", "none"), ("outputs", "similarity")}  # beside encodings that give one
 
 
@@ -46,7 +52,7 @@ def tasks_with_every_part() -> list[Task]:
                 assert task is not None, part.name
                 tasks.append(task)
     for loss in parts("losses"):
-        if loss.factory.__module__.startswith("manyheads."):
+        if loss.factory.__module__.startswith("manyheads.") and ("losses", loss.name) not in NOT_EXPORTED:
             named = {"name": f"loss-{loss.name}", "loss": loss.name}
             task = fitting_task(**named, encoding="single") or fitting_task(**named, encoding="bi-cosine")
             assert task is not None, loss.name
@@ -163,6 +169,8 @@ def test_a_part_without_a_form_is_refused_by_name(toy_encoder: Path, tmp_path: P
     fault = refused(toy_model(toy_encoder, [a_task(name="near", head="lstm")]), toy_encoder, tmp_path)
     assert fault.code == "cannot-export"
     assert "task 'near': pooling 'lstm'" in str(fault)
+    tags = toy_model(toy_encoder, [a_task(name="names", labels=TAGS)])
+    assert "task 'names': kind 'tags' has a prediction per word" in str(refused(tags, toy_encoder, tmp_path / "tags"))
 
 
 AUTO = {

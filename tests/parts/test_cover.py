@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from building import KINDS, a_task, fitting_task, labels_of, toy_inputs, toy_model
+from building import KINDS, a_task, fitting_task, labels_of, one_sentence, toy_inputs, toy_model
 from command import check_refused, manyheads
 from manyheads.model.folder import load_model, save_model
 from manyheads.registry import parts
@@ -72,7 +72,8 @@ def check_parts_train(names: Named, toy_encoder: Path, folder: Path) -> None:
     before = {name: one.clone() for name, one in model.state_dict().items()}
     optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=1e-2)
     for _ in range(2):
-        model.head("task").loss(model([("task", inputs)])[0], labels).mean().backward()
+        loss, (outputs,) = model.head("task").loss, model([("task", inputs)])
+        loss(outputs, labels, *one_sentence(loss, outputs)).mean().backward()
         assert all(one.grad is None or torch.isfinite(one.grad).all() for one in model.parameters()), names
         optimizer.step()
         optimizer.zero_grad()
@@ -86,7 +87,10 @@ def check_parts_train(names: Named, toy_encoder: Path, folder: Path) -> None:
     assert again.tasks["task"] == task, names
     model.eval()
     with torch.no_grad():
-        predictions = [one.head("task").loss.predict(one([("task", inputs)])[0]) for one in (model, again)]
+        predictions = []
+        for one in (model, again):
+            loss, (outputs,) = one.head("task").loss, one([("task", inputs)])
+            predictions.append(loss.predict(outputs, *one_sentence(loss, outputs)))
     assert torch.equal(*predictions), names
 
 
@@ -98,9 +102,9 @@ def test_every_illegal_combination_has_a_reason() -> None:
             faults = incompatible_parts(a_task(labels=labels, **made(names)))
             refused += bool(faults)
             for key, reason in faults:
-                assert key in ("encoding", "pooling", "head", "output", "loss")
+                assert key in ("encoding", "text", "pooling", "head", "output", "loss")
                 assert reason.endswith(".")
-                assert any(f"'{name}'" in reason for name in names), reason
+                assert key == "text" or any(f"'{name}'" in reason for name in names), reason
     assert refused > 1000
 
 
@@ -114,7 +118,8 @@ def test_what_is_called_legal_can_be_built(toy_encoder: Path) -> None:
                 built += 1
                 model = toy_model(toy_encoder, [task])
                 outputs = model([("task", toy_inputs(model))])[0]
-                assert torch.isfinite(model.head("task").loss(outputs, labels_of(task))).all(), names
+                loss = model.head("task").loss
+                assert torch.isfinite(loss(outputs, labels_of(task), *one_sentence(loss, outputs))).all(), names
     assert built > 100
 
 

@@ -10,14 +10,26 @@ import numpy as np
 import pytest
 import torch
 
-from building import KINDS, PAIR, SINGLE, a_task, fitting_task, labels_of, small_bert, toy_inputs, toy_model
+from building import (
+    KINDS,
+    PAIR,
+    SINGLE,
+    a_task,
+    fitting_task,
+    labels_of,
+    one_sentence,
+    one_word_each,
+    small_bert,
+    toy_inputs,
+    toy_model,
+)
 from manyheads.config.part import PartConfig
 from manyheads.parts.encodings import Encoding
 from manyheads.parts.losses import Loss
 from manyheads.parts.pooling import Pooling
 from manyheads.registry import FAMILIES, Part, find, parts
 from manyheads.tasks.task import Task
-from manyheads.tokens.packing import pack
+from manyheads.tokens.packing import Sequence, Words, pack
 from manyheads.tokens.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.numeric
@@ -81,16 +93,17 @@ def test_losses_give_one_value_per_example_and_a_prediction(part: Part) -> None:
     loss: Loss = part.factory(task)
     outputs = torch.randn(6, loss.outputs, requires_grad=True, generator=torch.Generator().manual_seed(0))
     labels = labels_of(task)
-    values = loss(outputs, labels)
+    values = loss(outputs, labels, *one_word_each(loss, outputs))
     assert values.shape == (6,)
     assert (values >= 0).all()
-    alone = torch.cat([loss(outputs[i : i + 1], labels[i : i + 1]) for i in range(6)])
+    rows = [slice(number, number + 1) for number in range(6)]
+    alone = torch.cat([loss(outputs[i], labels[i], *one_word_each(loss, outputs[i])) for i in rows])
     assert torch.isfinite(alone).all(), "also a batch of one, as the last of an epoch may be"
     assert torch.allclose(values, alone) != loss.whole_batch, "it says whether a loss depends on its batch"
     values.sum().backward()
     assert outputs.grad is not None
     assert outputs.grad.abs().sum() > 0
-    predictions = loss.predict(outputs.detach())
+    predictions = loss.predict(outputs.detach(), *one_word_each(loss, outputs))
     classes = len(task.labels.names)
     assert predictions.shape == ((6, classes) if classes else (6,))
     if classes and task.kind.name != "multi-label":
@@ -106,12 +119,12 @@ def test_losses_and_gradients_are_finite_where_the_model_is_very_sure(part: Part
     loss: Loss = part.factory(task)
     for value in (-80.0, 0.0, 80.0):
         outputs = torch.full((6, loss.outputs), value, requires_grad=True)
-        loss(outputs, labels_of(task)).sum().backward()
+        loss(outputs, labels_of(task), *one_word_each(loss, outputs)).sum().backward()
         assert outputs.grad is not None
         assert torch.isfinite(outputs.grad).all()
 
 
-@pytest.mark.parametrize("part", parts("pooling"), ids=ids)
+@pytest.mark.parametrize("part", [part for part in parts("pooling") if not part.factory.reads_words], ids=ids)
 def test_pooling_gives_one_vector_per_input(part: Part) -> None:
     pooling: Pooling = part.factory(small_bert())
     states = torch.randn(12, 16)
@@ -139,12 +152,27 @@ def test_every_part_learns_a_fixed_batch(part: Part, toy_encoder: Path) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     losses = []
     for _ in range(30):
-        loss = model.head("task").loss(model([("task", inputs)])[0], labels).mean()
+        task_loss, (outputs,) = model.head("task").loss, model([("task", inputs)])
+        loss = task_loss(outputs, labels, *one_sentence(task_loss, outputs)).mean()
         losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     assert losses[-1] < losses[0] * 2 / 3, losses
+
+
+def test_words_have_the_state_of_their_first_token() -> None:
+    """Two examples: one of an input of 5 tokens, one of two windows of 2 and 5."""
+    pooling: Pooling = find("pooling", "words").factory(small_bert())
+    states = torch.randn(12, 16)
+    inputs = [[np.array([1, 3])], [np.array([1]), np.array([2, 2])]]
+    nothing = np.empty(0)
+    words = Words.of([[Sequence(nothing, nothing, words=own) for own in example] for example in inputs], "cpu")
+    assert words is not None
+    pooled = pooling(states, torch.tensor([0, 5, 7]), torch.tensor([5, 2, 5]), words)
+    assert torch.equal(pooled, states[[1, 3, 6, 9, 9]])
+    assert words.mean(torch.tensor([1.0, 3.0, 1.0, 2.0, 6.0])).tolist() == [2.0, 3.0]
+    assert words.sum(torch.tensor([1.0, 3.0, 1.0, 2.0, 6.0])).tolist() == [4.0, 9.0]
 
 
 def test_head_pooler_is_tanh_of_a_dense_layer_on_the_first_token() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from manyheads.checks.findings import SEVERITIES, Finding, Severity
@@ -18,6 +19,7 @@ from manyheads.data.dataset import read_rows
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns, Table
 from manyheads.errors import UserError
+from manyheads.tasks.kind import find_kind
 from manyheads.tasks.load import check_files as check_files_exist
 from manyheads.tasks.load import present_sources
 from manyheads.tasks.resolve import choose_reader
@@ -123,7 +125,7 @@ class TaskCheck:
             self.columns = choose_columns(self.settings, sources[0], self.root)
         columns = self.columns
         if split_name == "test":
-            columns = Columns(columns.text, None, columns.id)
+            columns = replace(columns, label=None)
         location = self.recipe.location("tasks", self.task, split_name)
         return read_rows(sources, self.root, split_name, columns, location)
 
@@ -163,7 +165,8 @@ class TaskCheck:
         if split.labels and self.reader is not None:
             yield from check_balance(split, self.reader, self.splits["train"])
         encoding = self.recipe.tasks[self.settings.head_of or self.task].encoding
-        yield from find_truncation(split, encoding, self.limit)
+        if self.reader is None or not find_kind(self.reader.kind).per_word:  # whose long texts are read in windows
+            yield from find_truncation(split, encoding, self.limit)
 
     def _find_repeats(self, split: Split) -> Iterator[Finding]:
         """Within a split, and between train and the others; extra rows aside."""

@@ -31,6 +31,11 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _as_name(value: Any) -> Any:
+    """Columns of CoNLL files go by number too, which YAML reads as one."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _different_names(names: list[str]) -> list[str]:
     if not all(name.strip() for name in names) or len(set(names)) < len(names):
         raise ValueError("expected the file's columns in order, each with a name of its own")
@@ -38,7 +43,7 @@ def _different_names(names: list[str]) -> list[str]:
 
 
 ColumnNames = Annotated[list[str], Field(min_length=1), BeforeValidator(_as_list), AfterValidator(_different_names)]
-FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "txt", "trees"]
+FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "txt", "trees", "conll"]
 Quoting = Literal["csv", "none"]
 SOURCE_KEYS = ("train", "dev", "test", "unlabelled")  # a task's keys that name data
 LAYOUT_KEYS = ("columns", "format", "quoting")  # how a file is read; a task says it for all its files
@@ -51,7 +56,7 @@ class Source(Model):
     """Where rows come from: exactly one of file, hub, demo. A plain string is a file, 'hub:NAME' or 'demo:TASK'."""
 
     file: str | None = None
-    """csv, tsv, jsonl, parquet, txt or trees, each optionally .gz, relative to data.root. 'x.csv' also finds
+    """csv, tsv, jsonl, parquet, txt, trees or conll, each optionally .gz, relative to data.root. 'x.csv' also finds
     'x.csv.gz'."""
     columns: ColumnNames | None = None
     """The columns' names in a file without a header, whose first line is then a row; by default the task's."""
@@ -196,6 +201,13 @@ class TaskSettings(Model):
     """Smallest and largest label of a regression; a label outside is a bad row."""
     separator: str | None = Field(None, min_length=1)
     """What stands between the classes in a cell of a multi-label task; by default '|', ';' or ',', as seen in train."""
+    scheme: Literal["BIO", "IOB1", "BIOES", "plain"] | None = None
+    """How files write the tags of words; by default as train's look. Entities are learnt as BIO whatever it is; plain
+    tags, such as parts of speech, as they are."""
+    words: Literal["spaces", "edges", "letters"] | None = None
+    """How a plain text is cut into words that are tagged: at spaces; the same with punctuation cut off at the edges; or
+    runs of letters. By default letters where train has spans of characters, else edges. Lists of words stay as they
+    are."""
     scale: Literal["standard", "unit", "raw"] = "standard"
     """What a regression's loss sees: labels with mean 0 and deviation 1, or 0 to 1, or as they are. Predictions are
     always in the labels' own units."""
@@ -263,7 +275,13 @@ class TaskSettings(Model):
     @field_validator("text", mode="before")
     @classmethod
     def _one_or_two(cls, value: Any) -> Any:
+        value = _as_name(value)
         return [value] if isinstance(value, str) else value
+
+    @field_validator("label", mode="before")
+    @classmethod
+    def _name_or_number(cls, value: Any) -> Any:
+        return _as_name(value)
 
     @field_validator("label")
     @classmethod

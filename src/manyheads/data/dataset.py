@@ -80,6 +80,11 @@ class Dataset:
         files: np.ndarray = self.raw.files[self.raw_rows]
         return files
 
+    @property
+    def indents(self) -> np.ndarray | None:
+        """[rows] where each text stood in its cell; see `Table`."""
+        return None if self.raw.indents is None else self.raw.indents[self.raw_rows]
+
     @cached_property
     def labelled(self) -> np.ndarray:
         """[rows] whether this task has a label there: rows that several tasks read may lack some of them."""
@@ -187,6 +192,17 @@ def _labels_by_piece(raw: Table, reader: LabelReader, bad: list[BadRow], blanks:
         for at in np.flatnonzero(np.isin(codes, list(faults))).tolist() if faults else ():
             bad.append(BadRow(int(raw.files[first + at]), int(raw.lines[first + at]), faults[int(codes[at])]))
         first += len(part)
+
+
+def count_repairs(raw: Table, reader: LabelReader) -> int:
+    """How many tags of all rows break the rules of their scheme; see `Kind.count_repairs`."""
+    if reader.scheme is None or raw.labels is None:
+        return 0
+    repairs = 0
+    for part in raw.labels.parts():
+        for counted in part.value_counts().to_pylist():
+            repairs += counted["counts"] * reader.rules.count_repairs(counted["values"], reader)
+    return repairs
 
 
 def _list_bad_rows(raw: Table, bad: list[BadRow]) -> str:

@@ -16,7 +16,7 @@ from manyheads.config.label_text import normalise
 from manyheads.storage.ragged import Column, Ragged
 
 # what one label is; losses and metrics say which of these they can read
-LabelType = Literal["class", "ordered class", "class set", "number"]
+LabelType = Literal["class", "ordered class", "class set", "number", "word tags"]
 
 BETWEEN = "\x1f"  # stands before each class of a row, where the file has a list of them
 FAULT = "\x1e"  # stands before what is wrong with a label that was not even read
@@ -36,6 +36,8 @@ class LabelRules(Protocol):
 
     def unlabelled(self, rows: int, reader: LabelReader) -> Column: ...
 
+    def count_repairs(self, label: str, reader: LabelReader) -> int: ...
+
 
 @dataclass(frozen=True)
 class LabelReader:
@@ -46,6 +48,7 @@ class LabelReader:
     values: dict[str, int] = field(default_factory=dict)  # label as in the file → class index
     range: tuple[float, float] | None = None
     separator: str | None = None  # what stands between the classes in a cell
+    scheme: Literal["BIO", "IOB1", "BIOES", "plain"] | None = None  # how the tags of words are written in files
 
     @property
     def rules(self) -> LabelRules:

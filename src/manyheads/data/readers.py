@@ -1,4 +1,4 @@
-"""Rows from csv, tsv, jsonl, parquet, txt and tree files (each optionally .gz), from `datasets`, and from the demo.
+"""Rows from csv, tsv, jsonl, parquet, txt, tree and CoNLL files (each optionally .gz), `datasets`, and the demo.
 
 Every reader yields chunks of raw rows with their line numbers, so that a large file is never held as Python
 objects at once and a bad row can be pointed at.
@@ -15,6 +15,8 @@ from typing import Any, TextIO, get_args
 
 from manyheads.config.task import TREE_KEYS, FileFormat, Source
 from manyheads.data.chunk import CHUNK, Chunk, Row, in_chunks, open_bytes
+from manyheads.data.conll import ENDINGS as CONLL_ENDINGS
+from manyheads.data.conll import read_conll
 from manyheads.data.delimited import read_delimited, read_lines
 from manyheads.data.demo import demo_rows
 from manyheads.data.trees import COLUMNS as TREE_COLUMNS
@@ -57,6 +59,10 @@ def _read_file(path: Path, source: Source) -> Iterator[Chunk]:
             f"{path}: `{tree_keys[0]}` is for bracketed trees, not for {form} files; is this file of `format: trees`?",
             code="not-trees",
         )
+    if form == "conll":
+        if source.quoting is not None:
+            raise _not_for(path, form, "quoting")
+        return read_conll(path, source)
     if form in ("csv", "tsv"):
         return read_delimited(path, source, form)
     if form == "txt":
@@ -142,7 +148,8 @@ def file_format(source: Source, path: Path) -> str:
 
 
 def _ending(name: str) -> str:
-    return Path(name.removesuffix(".gz")).suffix.lstrip(".").lower()
+    ending = Path(name.removesuffix(".gz")).suffix.lstrip(".").lower()
+    return "conll" if ending in CONLL_ENDINGS else ending
 
 
 def is_lines(source: Source) -> bool:
@@ -256,10 +263,16 @@ def _read_hub(source: Source, root: Path, split: str) -> Iterator[Chunk]:
             code="no-hub-dataset",
         ) from None
     classes = {name: feature for name, feature in data.features.items() if isinstance(feature, datasets.ClassLabel)}
+    lists: dict[str, Any] = {}  # of classes
+    for name, feature in data.features.items():
+        if isinstance(getattr(feature, "feature", None), datasets.ClassLabel):
+            lists[name] = feature.feature
     for start in range(0, len(data), CHUNK):
         batch = data[start : start + CHUNK]
         for name, feature in classes.items():
             batch[name] = [_class_name(feature, number) for number in batch[name]]
+        for name, feature in lists.items():
+            batch[name] = [[_class_name(feature, number) for number in numbers] for numbers in batch[name]]
         rows: list[list[Any] | None] = list(map(list, zip(*batch.values(), strict=True)))
         yield Chunk(list(batch), rows, list(range(start + 1, start + 1 + len(rows))), [])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,11 @@ from typing import Any
 from manyheads.config.label_text import normalise
 from manyheads.config.task import Source
 from manyheads.data.chunk import Chunk
-from manyheads.data.labels import FAULT, YES, as_list
+from manyheads.data.labels import FAULT, YES, BadLabel, as_list
 from manyheads.data.readers import read_chunks
 from manyheads.data.recognise import check_columns
 from manyheads.data.table import BadRow, Columns, TableChunk, label_columns
+from manyheads.data.words import GIVEN, WordRule, cut_words, is_span, join_words, tags_of_spans
 
 PLAIN = {str, int, float, bool}  # among cells of one type, equal cells are one label; 1 and True are not
 
@@ -46,6 +47,8 @@ def _id_column(names: list[str], columns: Columns) -> str | None:
 def plain_rows(file: int, chunk: Chunk, columns: Columns, number: int) -> TableChunk | None:
     """The rows of a chunk with nothing odd in it, column by column, which is several times as quick; else None."""
     rows = [row for row in chunk.cells if row is not None]
+    if columns.words is not None:
+        return None
     if not rows or len(rows) < len(chunk.cells):
         return None
     texts: list[list[str]] = []
@@ -118,7 +121,12 @@ def checked_rows(file: int, chunk: Chunk, columns: Columns, number: int, bad: li
             continue
         for side, index in zip(usable.texts, indices.texts, strict=True):
             side.append(_text(row[index]))
-        if indices.labels:
+        if columns.words is not None:
+            indent, label = _read_words(row, indices, columns.words)
+            usable.indents.append(indent)
+            if indices.labels:
+                usable.labels.append(label)
+        elif indices.labels:
             usable.labels.append(_label([row[index] for index in indices.labels], columns))
         usable.ids.append(str(row_number) if indices.id is None else _text(row[indices.id]))
         usable.lines.append(line)
@@ -131,8 +139,13 @@ def _why_unusable(row: list[Any], names: list[str], indices: _Indices) -> str | 
         if isinstance(row[index], bytes | dict):
             return f"{type(row[index]).__name__} instead of text in column '{names[index]}'"
     for index in indices.texts:
-        if isinstance(row[index], bytes | list | dict):
+        if isinstance(row[index], bytes | dict):
             return f"{type(row[index]).__name__} instead of text in column '{names[index]}'"
+        if isinstance(row[index], list):
+            try:
+                join_words(row[index])
+            except ValueError as fault:
+                return f"a list that is not of words in column '{names[index]}': {fault}"
     for index in indices.texts:
         if not _text(row[index]):
             return f"empty text in column '{names[index]}'"
@@ -161,7 +174,45 @@ def _label_of_class_columns(cells: list[Any], class_names: tuple[str, ...]) -> s
     return as_list(classes)
 
 
+def _read_words(row: list[Any], indices: _Indices, rule: WordRule) -> tuple[int, str]:
+    """A row's indent, and its label as one word: a list of tags, one for each word; empty where it has none."""
+    text = row[indices.texts[0]]
+    is_text = isinstance(text, str)
+    indent = len(text) - len(text.lstrip()) if is_text else 0
+    label = row[indices.labels[0]] if indices.labels else None
+    if isinstance(label, str):
+        label = label.split()
+    try:
+        if not isinstance(label, list | tuple):
+            return (indent if is_text else GIVEN), _no_tags(label)
+        if is_text and all(map(is_span, label)):
+            return indent, as_list(tags_of_spans(text, label, rule))
+        return GIVEN - indent, as_list(_tags_of_list(_text(text), label))
+    except BadLabel as reason:
+        return indent, f"{FAULT}{reason}"
+
+
+def _no_tags(label: Any) -> str:
+    """Nothing, where a cell is empty."""
+    if label is not None and normalise(label):
+        raise BadLabel("expected a list of tags or spans")
+    return ""
+
+
+def _tags_of_list(text: str, label: Sequence[Any]) -> list[str]:
+    """One for each word between spaces."""
+    tags = list(map(normalise, label))
+    words = len(cut_words(text, "spaces"))
+    if len(tags) != words:
+        raise BadLabel(f"{len(tags)} tags for {words} words")
+    if "" in tags:
+        raise BadLabel(f"word {tags.index('') + 1} has no tag")
+    return tags
+
+
 def _text(cell: Any) -> str:
+    if isinstance(cell, list):
+        return join_words(cell)
     if cell is None or cell != cell:  # NaN is how some tools write an empty cell
         return ""
     return str(cell).strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from manyheads.config.task import TREE_KEYS, Source
 from manyheads.data.readers import file_format, find_file
+from manyheads.data.words import WordRule
 from manyheads.errors import UserError
 from manyheads.storage.cache import Entry, EntryWriter
 from manyheads.storage.files import file_sha256
@@ -31,6 +32,7 @@ class Columns:
     text: tuple[str, ...]
     label: str | tuple[str, ...] | None  # several: a yes-or-no column per class; None: labels are not wanted
     id: str | None  # None: 'id' where the file has it, else the row's number
+    words: WordRule | None = None  # how plain texts are cut into words, where each word has a label; else None
 
 
 def label_columns(columns: Columns) -> tuple[str, ...]:
@@ -59,6 +61,7 @@ class TableChunk:
     labels: list[str] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+    indents: list[int] = field(default_factory=list)  # where words have labels; see `Table`
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,9 @@ class Table:
     files: np.ndarray  # [rows] index into `sources`
     sources: tuple[str, ...]
     bad: list[BadRow]
+    # [rows] how many characters stood before the text in its cell; see `GIVEN` for words of a list. None where nobody
+    # asks for words
+    indents: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -89,15 +95,18 @@ def hold_rows(pieces: Iterator[TableChunk], columns: Columns, sources: tuple[str
     """Rows in memory. `bad` is filled while the pieces are read."""
     parts: dict[str, list[pa.Array]] = {name: [] for name in _names(columns)}
     lines, files = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int16)]
+    indents = [np.empty(0, dtype=np.int32)]
     for piece in pieces:
         for name, strings in _strings(piece, columns).items():
             parts[name].append(pa.array(strings, type=pa.large_string()))
         lines.append(np.array(piece.lines, dtype=np.int64))
         files.append(np.full(len(piece.lines), piece.file, dtype=np.int16))
+        indents.append(np.array(piece.indents, dtype=np.int32))
     strings_by_name: dict[str, Strings] = {}
     for name, arrays in parts.items():
         strings_by_name[name] = Strings(pa.chunked_array(arrays, type=pa.large_string()).combine_chunks())
-    return _table(strings_by_name, (np.concatenate(lines), np.concatenate(files)), sources, bad)
+    table = _table(strings_by_name, (np.concatenate(lines), np.concatenate(files)), sources, bad)
+    return table if columns.words is None else replace(table, indents=np.concatenate(indents))
 
 
 # --- kept in the cache -----------------------------------------------------------------------------------------
@@ -131,6 +140,8 @@ def write_rows(writer: EntryWriter, pieces: Iterator[TableChunk], columns: Colum
             append_strings(writer, name, strings)
         writer.append("lines", np.array(piece.lines, dtype=np.int64))
         writer.append("files", np.full(len(piece.lines), piece.file, dtype=np.int16))
+        if columns.words is not None:
+            writer.append("indents", np.array(piece.indents, dtype=np.int32))
     writer.notes["bad"] = bad
 
 
@@ -138,7 +149,8 @@ def rows_of_entry(entry: Entry, columns: Columns, sources: tuple[str, ...]) -> T
     """Rows as they were read."""
     strings_by_name = {name: Strings(CachedStrings(entry, name)) for name in _names(columns)}
     bad = [BadRow(*fields) for fields in entry.notes["bad"]]
-    return _table(strings_by_name, (entry.column("lines"), entry.column("files")), sources, bad)
+    table = _table(strings_by_name, (entry.column("lines"), entry.column("files")), sources, bad)
+    return table if columns.words is None else replace(table, indents=entry.column("indents"))
 
 
 def _names(columns: Columns) -> list[str]:

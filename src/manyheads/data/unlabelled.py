@@ -25,6 +25,7 @@ def append_unlabelled(labelled: Dataset, unlabelled: Dataset, reader: LabelReade
         files=np.concatenate(files),
         sources=(*labelled.raw.sources, *unlabelled.raw.sources),
         bad=[],
+        indents=_joined_indents(labelled, unlabelled),
     )
     count = len(labelled) + len(unlabelled)
     labels = join_columns([labelled.labels, reader.unlabelled(len(unlabelled))], reader.unlabelled(count))
@@ -34,6 +35,12 @@ def append_unlabelled(labelled: Dataset, unlabelled: Dataset, reader: LabelReade
 def _joined(first: Strings, second: Strings) -> Strings:
     pieces = [*first.parts(), *second.parts()]
     return Strings(pa.chunked_array(pieces, type=pa.large_string()).combine_chunks())
+
+
+def _joined_indents(first: Dataset, second: Dataset) -> np.ndarray | None:
+    if first.indents is None or second.indents is None:
+        return None
+    return np.concatenate([first.indents, second.indents])
 
 
 def _files(dataset: Dataset) -> np.ndarray:

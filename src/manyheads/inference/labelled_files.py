@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from manyheads.config.task import Source
@@ -10,7 +11,7 @@ from manyheads.data.advice import layout_advice, shown_names
 from manyheads.data.chunk import Chunk
 from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows
 from manyheads.data.labels import BadLabel
-from manyheads.data.table import Columns, Table
+from manyheads.data.table import Table
 from manyheads.errors import UserError
 from manyheads.inference.texts import FileLayout, first_chunk, source_of_file
 from manyheads.tasks.task import Task
@@ -64,7 +65,7 @@ def _has_columns(chunk: Chunk, task: Task) -> bool:
 
 
 def _read_rows(task: Task, sources: list[Source]) -> Table:
-    columns = Columns(task.columns.text, task.columns.label, None)
+    columns = replace(task.columns, id=None)
     return read_rows(sources, Path.cwd(), "test", columns, f"task '{task.name}'")
 
 

@@ -14,6 +14,7 @@ from manyheads.inference.calibration import calibrate
 from manyheads.inference.collector import make_collector
 from manyheads.model.multitask import Inputs, ManyHeads, evaluating
 from manyheads.model.task_tokens import TaskTokens
+from manyheads.parts.losses import Loss
 from manyheads.storage.ragged import Column, Ragged
 from manyheads.tasks.task import Task
 from manyheads.tokens.budget import split_by_tokens
@@ -47,9 +48,10 @@ def predict_tasks(
         chosen[name] = np.arange(len(split)) if rows is None else rows[name]
         collectors[name] = make_collector(split.task, len(chosen[name]))
     for batch, outputs in _run_passes(model, data, chosen, tokens_per_pass, model.forward, progress):
-        predictions = model.head(batch.task).loss.predict(outputs.float()).cpu().numpy()
+        counts = word_counts(batch.inputs)
+        predictions = predict_outputs(model.head(batch.task).loss, outputs.float(), counts).cpu().numpy()
         predictions = mean_over_orders(data[batch.task].task, predictions)
-        collectors[batch.task].add(batch.positions, predictions, _word_counts(batch.inputs))
+        collectors[batch.task].add(batch.positions, predictions, counts)
     return {name: _for_people(split.task, collectors[name].result()) for name, split in data.items()}
 
 
@@ -66,7 +68,7 @@ def collect_features(
     data = {name: split.of(replace(split.task, both_orders=False)) for name, split in data.items()}
     collectors = {name: make_collector(split.task, len(rows[name])) for name, split in data.items()}
     for batch, features in _run_passes(model, data, rows, tokens_per_pass, model.features, progress):
-        collectors[batch.task].add(batch.positions, features.float().cpu().numpy(), _word_counts(batch.inputs))
+        collectors[batch.task].add(batch.positions, features.float().cpu().numpy(), word_counts(batch.inputs))
     collected = {}
     for name, collector in collectors.items():
         column = collector.result()
@@ -99,9 +101,22 @@ def _for_people(task: Task, predictions: Column) -> Column:
     return calibrate(task, task.kind.in_label_units(predictions, task))
 
 
-def _word_counts(inputs: Inputs) -> list[int] | None:
+def predict_outputs(loss: Loss, outputs: Tensor, counts: list[int] | None) -> Tensor:
+    """What a loss predicts of outputs; `counts`: the words of each example, where they have outputs of their own."""
+    if not loss.reads_sentences:
+        return loss.predict(outputs)
+    predictions: Tensor = loss.predict(outputs, torch.tensor(counts, device=outputs.device))  # type: ignore[call-arg]
+    return predictions
+
+
+def word_counts(inputs: Inputs) -> list[int] | None:
     """The words of each example, where they have predictions of their own."""
-    return [len(sequence.words) for example in inputs for sequence in example if sequence.words is not None] or None
+    counts: list[int] = []
+    for sequences in inputs:
+        own = [len(sequence.words) for sequence in sequences if sequence.words is not None]
+        if own:
+            counts.append(sum(own))
+    return counts or None
 
 
 def _same_texts(data: dict[str, TaskTokens]) -> list[dict[str, TaskTokens]]:
@@ -191,5 +206,5 @@ def _reading(model: ManyHeads, split: TaskTokens) -> tuple[object, ...]:
 def way_of_reading(model: ManyHeads, task: Task) -> tuple[object, ...]:
     """Equal where two tasks make the same inputs of the same texts."""
     encoding = model.tasks[task.head_of or task.name].encoding
-    way_of_words = task.kind.name if task.kind.per_word else None
+    way_of_words = (task.kind.name, task.columns.words) if task.kind.per_word else None
     return encoding.model_dump_json(), model.head(task.name).pooling.positions_needed, way_of_words, task.both_orders

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manyheads.data.dataset import Dataset
+from manyheads.data.words import TextWords
 from manyheads.errors import UserError
 from manyheads.storage.csv_text import csv_text
 from manyheads.storage.files import write_text
@@ -19,9 +22,17 @@ if TYPE_CHECKING:
 LENGTHS = "-lengths"  # ends the name of what says how long a ragged column's rows are
 
 
-def describe(task: Task, predictions: Column) -> list[dict[str, Any]]:
-    """Predictions in the user's own words: class name, or names, with the probability of every class; or a value."""
+def describe(task: Task, predictions: Column, texts: Sequence[TextWords] = ()) -> list[dict[str, Any]]:
+    """Predictions in the user's own words: class name, or names, with the probability of every class; or a value; or
+    spans of the texts."""
+    if task.kind.per_word:
+        return task.kind.describe_words(predictions, task, texts)
     return task.kind.describe(predictions, task)
+
+
+def describe_rows(task: Task, predictions: Column, examples: Dataset) -> list[dict[str, Any]]:
+    """The same of all rows of a dataset."""
+    return describe(task, predictions, task.kind.words(examples, task) if task.kind.per_word else ())
 
 
 def write_predictions(
@@ -29,11 +40,10 @@ def write_predictions(
 ) -> Path:
     """One file per task and split: id and prediction, in the format that the task asks for."""
     task, style = data.task, data.task.predictions
-    ids = data.examples.ids
-    if rows is not None:
-        ids = ids.take(rows)
+    examples = data.examples if rows is None else data.examples.take(rows)
     cells: list[tuple[str, str]] = []
-    for example_id, described in zip(ids.to_pylist(), describe(task, predictions), strict=True):
+    described_rows = describe_rows(task, predictions, examples)
+    for example_id, described in zip(examples.ids.to_pylist(), described_rows, strict=True):
         cells.append((example_id, task.kind.as_text(described["prediction"], task)))
     file = folder / _file_name(task, split)
     if style.format == "course":

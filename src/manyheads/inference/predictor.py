@@ -23,7 +23,7 @@ from manyheads.errors import UserError, nearest
 from manyheads.inference.graph_session import Runtime
 from manyheads.inference.labelled_files import Files, read_labelled_files
 from manyheads.inference.onnx_folder import is_onnx_folder
-from manyheads.inference.prediction_files import describe
+from manyheads.inference.prediction_files import describe_rows
 from manyheads.inference.prepared import ServingBackend
 from manyheads.inference.scores import Scores, TaskScore, nothing_to_evaluate, score_rows
 from manyheads.inference.texts import (
@@ -113,10 +113,14 @@ class Predictor:
             raise UserError(f"{self.source}: no task '{name}'.{nearest(name, self.tasks)}", code="unknown-task")
         return self.tasks[name]
 
-    def predict(self, task: str | None, texts: Sequence[Text]) -> Described:
-        """Predictions in the order of the texts: {'prediction': …} and, for classes, their probabilities."""
+    def predict(self, task: str | None, texts: Sequence[Text | list[str]]) -> Described:
+        """Predictions in the order of the texts: {'prediction': …} and, for classes, their probabilities.
+
+        Where words are tagged a text may be a list of its words; else it is cut as the task's `words` say.
+        """
         chosen = self.task(task)
-        examples = dataset_of_texts(texts, len(chosen.columns.text), f"task '{chosen.name}'")
+        reader = f"task '{chosen.name}'"
+        examples = dataset_of_texts(texts, len(chosen.columns.text), reader, words=chosen.kind.word_columns)
         return self.predict_dataset([chosen], examples)[chosen.name]
 
     def predict_all(self, texts: Sequence[Text]) -> dict[str, Described]:
@@ -150,7 +154,7 @@ class Predictor:
         """
         chosen, source = self.task(task), source_of_file(file, layout)
         columns = text_columns_of_task(source, chosen, text_columns)
-        examples = dataset_of_file(source, columns, chosen.columns.id)
+        examples = dataset_of_file(source, columns, chosen.columns.id, chosen.columns.words)
         return examples.ids.to_pylist(), self.predict_dataset([chosen], examples, reporter)[chosen.name]
 
     def predict_file_all(
@@ -167,7 +171,8 @@ class Predictor:
         source = source_of_file(file, layout)
         columns = text_columns_of_file(source, self.tasks.values(), text_columns)
         chosen = self._tasks_for(len(columns))
-        examples = dataset_of_file(source, columns, id_column_of_file(source, chosen))
+        words = next((task.columns.words for task in chosen if task.columns.words), None)
+        examples = dataset_of_file(source, columns, id_column_of_file(source, chosen), words)
         return examples.ids.to_pylist(), self.predict_dataset(chosen, examples, reporter)
 
     def embed(self, texts: Sequence[str], normalize: bool = False) -> np.ndarray:
@@ -218,7 +223,7 @@ class Predictor:
         if len(examples):
             predictions = self._run(tasks, examples, reporter, "predict")
             for task in tasks:
-                described[task.name] = describe(task, predictions[task.name])
+                described[task.name] = describe_rows(task, predictions[task.name], examples)
         return described
 
     def _run(self, tasks: list[Task], examples: Dataset, reporter: Reporter | None, name: str) -> dict[str, Column]:

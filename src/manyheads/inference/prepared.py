@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from manyheads.data.words import TextWords
 from manyheads.tasks.task import Task
 
 Answer = dict[str, dict[str, Any]]  # task → {'prediction': …} and, for classes, their probabilities
@@ -19,6 +20,7 @@ class TextInput:
 
     texts: tuple[str, ...]
     tasks: tuple[Task, ...] = ()
+    words_given: bool = False  # whether the text is a list of words, joined
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Prepared:
     encoder_inputs: Any  # the backend's own
     tokens: int  # that the encoder reads; what tasks read alike counts once
     truncated: bool
+    words: dict[str, TextWords] = field(default_factory=dict)  # of tasks that predict for each word
 
 
 class ServingBackend(Protocol):

@@ -16,6 +16,7 @@ from manyheads.data.dataset import Dataset, label_rows, read_rows
 from manyheads.data.readers import is_lines, read_chunks
 from manyheads.data.recognise import recognise_texts
 from manyheads.data.table import Columns, Table
+from manyheads.data.words import GIVEN, WordRule, join_words
 from manyheads.errors import UserError, nearest
 from manyheads.storage.strings import Strings
 from manyheads.tasks.task import Task
@@ -34,24 +35,37 @@ class FileLayout(TypedDict, total=False):
     quoting: Quoting | None
 
 
-def dataset_of_texts(texts: Sequence[Text], text_count: int, reader: str) -> Dataset:
+def dataset_of_texts(texts: Sequence[Text | list[str]], text_count: int, reader: str, words: bool = False) -> Dataset:
     """Texts given by a program, checked like those of a file; `text_count` is 2 for pairs. `reader` is who reads them,
-    for messages."""
+    for messages. `words`: a list is one text, word by word."""
     if isinstance(texts, str):
         raise UserError("expected a list of texts, found one string; put it in brackets.", code="bad-text")
     columns: list[list[str]] = [[] for _ in range(text_count)]
+    indents: list[int] = []
     for number, text in enumerate(texts, start=1):
+        if words and isinstance(text, list):
+            columns[0].append(_checked(_joined(text, number), number))
+            indents.append(GIVEN)
+            continue
         sides = tuple(text) if isinstance(text, tuple | list) else (text,)
         if len(sides) != text_count:
             takes = "two texts" if text_count == 2 else "one text"
             raise UserError(f"input {number}: {reader} takes {takes}, found {len(sides)}.", code="bad-text")
         for column, side in zip(columns, sides, strict=True):
             column.append(_checked(side, number))
+        indents.append(len(sides[0]) - len(sides[0].lstrip()))
     count = len(columns[0])
     sides_as_strings = tuple(map(Strings.of, columns))
     ids = Strings.of(map(str, range(count)))
     lines, files = np.arange(1, count + 1), np.zeros(count, dtype=np.int16)
-    return Dataset(Table(sides_as_strings, None, ids, lines, files, ("input",), []), None)
+    return Dataset(Table(sides_as_strings, None, ids, lines, files, ("input",), [], np.array(indents)), None)
+
+
+def _joined(words: list[str], number: int) -> str:
+    try:
+        return join_words(words)
+    except ValueError as fault:
+        raise UserError(f"input {number}: {fault}.", code="bad-text") from None
 
 
 def _checked(text: Any, number: int) -> str:
@@ -81,11 +95,11 @@ def first_chunk(source: Source) -> Chunk:
     return next(read_chunks(source, Path.cwd(), "test"))
 
 
-def dataset_of_file(source: Source, text_columns: tuple[str, ...], id_column: str | None) -> Dataset:
+def dataset_of_file(
+    source: Source, text_columns: tuple[str, ...], id_column: str | None, words: WordRule | None = None
+) -> Dataset:
     """The texts of a file in its order; labels, if it has any, are not read."""
-    columns = Columns(text_columns, None, id_column)
-    if is_lines(source):
-        columns = Columns(text_columns, None, None)
+    columns = Columns(text_columns, None, None if is_lines(source) else id_column, words)
     rows = read_rows([source], Path.cwd(), "test", columns, str(source.file))
     return label_rows(rows, None, None, str(source.file))
 

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 
 from manyheads.data.dataset import Dataset
+from manyheads.data.words import TextWords
 from manyheads.inference.both_orders import mean_over_orders
 from manyheads.inference.calibration import calibrate
 from manyheads.inference.collector import make_collector
 from manyheads.inference.embeddings import embedding_pooling
-from manyheads.inference.predict import way_of_reading
+from manyheads.inference.predict import predict_outputs, way_of_reading, word_counts
 from manyheads.inference.prediction_files import describe
 from manyheads.inference.prepared import Answer, Prepared, TextInput, Words
-from manyheads.inference.texts import dataset_of_texts
+from manyheads.inference.texts import Text, dataset_of_texts
 from manyheads.model.multitask import Inputs, ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.tasks.task import Task
@@ -58,9 +59,11 @@ def _prepare_for_tasks(model: ManyHeads, inputs: list[TextInput]) -> list[Prepar
     lengths = tuple(column.lengths for column in tokens.texts)
     tokens_by_way: list[tuple[list[Task], TaskTokens]] = []
     for alike in tasks_by_way.values():
-        encoding = model.head(alike[0].name).encoding
-        too_long |= encoding.untruncated_length(lengths, model.tokenizer.special_tokens) > model.max_length
+        if not alike[0].kind.per_word:  # which is read window by window
+            encoding = model.head(alike[0].name).encoding
+            too_long |= encoding.untruncated_length(lengths, model.tokenizer.special_tokens) > model.max_length
         tokens_by_way.append((alike, tokens.of(alike[0])))
+    words_by_task = {task.name: task.kind.words(tokens.examples, task) for task in tasks if task.kind.per_word}
     prepared: list[Prepared] = []
     for row, text_input in enumerate(inputs):
         sequences: dict[str, list[Sequence]] = {}
@@ -69,7 +72,10 @@ def _prepare_for_tasks(model: ManyHeads, inputs: list[TextInput]) -> list[Prepar
             shared = way_tokens.inputs_to_predict(model, row)
             sequences.update(dict.fromkeys((task.name for task in alike), shared))
             read += shared
-        prepared.append(Prepared(text_input.texts, tasks, sequences, _distinct_tokens(read), bool(too_long[row])))
+        words = {name: texts[row] for name, texts in words_by_task.items()}
+        prepared.append(
+            Prepared(text_input.texts, tasks, sequences, _distinct_tokens(read), bool(too_long[row]), words)
+        )
     return prepared
 
 
@@ -86,8 +92,13 @@ def _prepare_to_embed(model: ManyHeads, inputs: list[TextInput]) -> list[Prepare
 
 
 def _dataset(inputs: list[TextInput]) -> Dataset:
-    texts = [cast("tuple[str, str]", text_input.texts) for text_input in inputs]
-    return dataset_of_texts(texts, len(inputs[0].texts), "the model")
+    texts: list[Text | list[str]] = []
+    for text_input in inputs:
+        if text_input.words_given:
+            texts.append(text_input.texts[0].split(" "))
+        else:
+            texts.append(cast("tuple[str, str]", text_input.texts))
+    return dataset_of_texts(texts, len(inputs[0].texts), "the model", words=True)
 
 
 def _distinct_tokens(sequences: list[Sequence]) -> int:
@@ -115,20 +126,22 @@ def answer(model: ManyHeads, prepared: list[Prepared]) -> list[Answer]:
     answers: list[Answer] = [{} for _ in prepared]
     outputs = model(list(batches.items()))
     for (name, inputs), task_outputs in zip(batches.items(), outputs, strict=True):
-        for position, described in zip(
-            positions[name], _describe(model, tasks[name], inputs, task_outputs), strict=True
-        ):
-            answers[position][name] = described
+        texts = [prepared[position].words.get(name) for position in positions[name]]
+        described = _describe(model, tasks[name], inputs, task_outputs, [words for words in texts if words is not None])
+        for position, prediction in zip(positions[name], described, strict=True):
+            answers[position][name] = prediction
     return answers
 
 
-def _describe(model: ManyHeads, task: Task, inputs: Inputs, outputs: Tensor) -> list[dict[str, object]]:
-    """Calibrated, and in the user's words."""
-    numbers = mean_over_orders(task, model.head(task.name).loss.predict(outputs.float()).cpu().numpy())
+def _describe(
+    model: ManyHeads, task: Task, inputs: Inputs, outputs: Tensor, words: list[TextWords]
+) -> list[dict[str, object]]:
+    """Calibrated, and in the user's words; `words` are those of texts whose words have predictions of their own."""
+    counts = word_counts(inputs)
+    predicted = predict_outputs(model.head(task.name).loss, outputs.float(), counts).cpu().numpy()
     collector = make_collector(task, len(inputs))
-    words = [len(sequence.words) for example in inputs for sequence in example if sequence.words is not None]
-    collector.add(list(range(len(inputs))), numbers, words or None)
-    return describe(task, calibrate(task, task.kind.in_label_units(collector.result(), task)))
+    collector.add(list(range(len(inputs))), mean_over_orders(task, predicted), counts)
+    return describe(task, calibrate(task, task.kind.in_label_units(collector.result(), task)), words)
 
 
 @torch.inference_mode()

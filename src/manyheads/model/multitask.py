@@ -115,11 +115,12 @@ class ManyHeads(nn.Module):
         row: int,
         row_group: str | None = None,
         swapped: bool = False,
+        window: slice = slice(None),
     ) -> list[Sequence]:
         """The encoder inputs of one example. `row_group` names the rows where several tasks read the same ones;
-        `swapped` reads the second text of a pair first."""
+        `swapped` reads the second text of a pair first, `window` only these tokens of each text."""
         head = self.head(task)
-        tokens = tuple(column[row] for column in texts)
+        tokens = tuple(column[row][window] for column in texts)
         if swapped:
             tokens = tokens[::-1]
         framed = head.encoding.inputs(tokens, self.tokenizer.special_tokens, self.max_length)
@@ -150,7 +151,7 @@ class ManyHeads(nn.Module):
             for example in inputs:
                 sequences.extend(example)
             counts.append(len(sequences) - count_before)
-            words.append(Words.of(sequences[count_before:], self.device))
+            words.append(Words.of(inputs, self.device))
         if all_states:
             sequences = [replace(sequence, positions_needed="all") for sequence in sequences]
         distinct, indices = sequences, list(range(len(sequences)))

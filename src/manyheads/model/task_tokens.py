@@ -18,6 +18,7 @@ from manyheads.tasks.task import Task
 from manyheads.tokens.column import first_tokens, tokenise, tokenise_once
 from manyheads.tokens.packing import Sequence
 from manyheads.tokens.tokenizer import Tokenizer
+from manyheads.tokens.windows import cut_windows
 
 NO_TOKENS = np.empty(0, dtype=np.int64)
 
@@ -30,11 +31,16 @@ class FrozenStates:
     whole: bool  # whether of all tokens, because layers above read them; else of what pooling reads
     states: np.ndarray  # [rows, width]
     starts: np.ndarray  # [sequences + 1]
-    sides: int  # sequences of an example
+    firsts: np.ndarray  # [examples + 1] the first sequence of each example
 
     def of(self, row: int) -> list[np.ndarray]:
-        sequences = range(row * self.sides, (row + 1) * self.sides)
+        sequences = range(self.firsts[row], self.firsts[row + 1])
         return [self.states[self.starts[number] : self.starts[number + 1]] for number in sequences]
+
+
+def learns_all_pieces(task: Task) -> bool:
+    """Whether every piece of a word has its label in training, not the first alone."""
+    return task.kind.per_word and task.pooling.options.get("pieces") == "all"
 
 
 class TaskTokens:
@@ -53,12 +59,39 @@ class TaskTokens:
         # as the loss sees them; end to end where rows have several
         self.labels: Tensor | None = None
         self.label_places: Ragged | None = None  # then, which of them are a row's
-        if examples.labels is not None:
-            labels = task.kind.targets(examples.labels, task)
-            if isinstance(labels, Ragged):
-                self.label_places = Ragged(np.arange(len(labels.values)), labels.starts)
-                labels = labels.values
-            self.labels = torch.from_numpy(labels)
+        self._read_labels()
+
+    def _read_labels(self) -> None:
+        if self.examples.labels is None:
+            return
+        labels = self.task.kind.targets(self.examples.labels, self.task)
+        if isinstance(labels, Ragged):
+            self.label_places = Ragged(np.arange(len(labels.values)), labels.starts)
+            labels = labels.values
+        self.labels = torch.from_numpy(labels)
+
+    def with_all_pieces(self) -> TaskTokens:
+        """The same with every piece of a word in place of the word, for training: a later one has the label of the
+        inside of what the word is part of."""
+        assert self.words is not None
+        labels = self.examples.labels
+        assert isinstance(labels, Ragged)
+        pieces: list[np.ndarray] = []
+        piece_labels: list[np.ndarray] = []
+        inside = self.task.kind.inside_labels(self.task)
+        for row, firsts in enumerate(self.words):
+            tokens = np.arange(firsts[0] if len(firsts) else 0, len(self.texts[0][row]))
+            pieces.append(tokens)
+            word_of = np.searchsorted(firsts, tokens, side="right") - 1
+            row_labels = labels[row]
+            if len(row_labels):
+                row_labels = np.where(firsts[word_of] == tokens, row_labels[word_of], inside[row_labels[word_of]])
+            piece_labels.append(row_labels)
+        changed = copy.copy(self)
+        changed.words = Ragged.from_rows(pieces, np.int64)
+        changed.examples = replace(self.examples, labels=Ragged.from_rows(piece_labels, np.int64))
+        changed._read_labels()
+        return changed
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -67,7 +100,8 @@ class TaskTokens:
         """The same tokens for another task that reads the same texts."""
         shared = copy.copy(self)
         shared.task = task
-        if type(task.kind) is not type(self.task.kind):  # which says what a word is
+        # which say what a word is
+        if (type(task.kind), task.columns.words) != (type(self.task.kind), self.task.columns.words):
             shared.words = shared._find_words()
         return shared
 
@@ -80,8 +114,8 @@ class TaskTokens:
         """Of each row, which token each word begins with; None where words have no labels of their own."""
         if not self.task.kind.per_word:
             return None
-        texts = self.examples.texts[0].to_pylist()
-        words = first_tokens(self.texts[0], map(self.task.kind.word_spans, texts))
+        texts = self.task.kind.words(self.examples, self.task)
+        words = first_tokens(self.texts[0], [text.spans for text in texts])
         labels = self.examples.labels
         if isinstance(labels, Ragged):
             unequal = np.flatnonzero(self.examples.labelled & (labels.lengths != words.lengths))
@@ -94,11 +128,23 @@ class TaskTokens:
                 )
         return words
 
+    def count_words(self, rows: np.ndarray) -> int:
+        """How many words some rows have, whose labels are their own."""
+        assert self.words is not None
+        return int(self.words[rows].lengths.sum())
+
     def word_labels(self, rows: list[int]) -> Tensor:
-        """The labels of all words of some rows, row after row."""
+        """The labels of all words of some rows, row after row; 0 in rows that have none, as teachers know them."""
         assert self.labels is not None
         assert self.label_places is not None
-        return self.labels[torch.from_numpy(self.label_places[np.array(rows, dtype=np.int64)].values)]
+        assert self.words is not None
+        numbers = np.array(rows, dtype=np.int64)
+        labelled = self.examples.labelled[numbers]
+        labels = self.labels[torch.from_numpy(self.label_places[numbers].values)]
+        if labelled.all():
+            return labels
+        has_label = torch.from_numpy(np.repeat(labelled, self.words[numbers].lengths))
+        return labels.new_zeros(len(has_label)).masked_scatter(has_label, labels)
 
     def inputs_to_predict(self, model: ManyHeads, row: int) -> list[Sequence]:
         """The encoder inputs of one example; of a task with `both_orders` those of both, side by side."""
@@ -112,25 +158,36 @@ class TaskTokens:
         if swapped:
             assert self.frozen is None, "states are kept of the file's order"
             return model.inputs(self.task.name, self.texts, row, self.row_group, swapped=True)
-        sequences = self._sequences(model, row)
         if self.words is None:
-            return sequences
-        # a word that was cut off is read at the last token
-        before = len(model.tokenizer.special_tokens.start)
-        (sequence,) = sequences
-        length = len(sequence.ids) if sequence.states is None else len(sequence.states)
-        return [replace(sequence, words=np.minimum(self.words[row] + before, length - 1))]
+            return self._with_states(model.inputs(self.task.name, self.texts, row, self.row_group), row)
+        return self._windows(model, row)
 
-    def _sequences(self, model: ManyHeads, row: int) -> list[Sequence]:
+    def _windows(self, model: ManyHeads, row: int) -> list[Sequence]:
+        """Of a text whose words have labels: itself, or windows of it where it is longer than the model reads."""
+        assert self.words is not None
+        special_tokens = model.tokenizer.special_tokens
+        windows = cut_windows(len(self.texts[0][row]), model.max_length - special_tokens.around_single)
+        sequences: list[Sequence] = []
+        for number, window in enumerate(windows):
+            words = window.own(self.words[row]) + len(special_tokens.start)
+            tokens = slice(window.start, window.end)
+            (sequence,) = model.inputs(self.task.name, self.texts, row, self.row_group, window=tokens)
+            if number and sequence.origin is not None:
+                sequence = replace(sequence, origin=(*sequence.origin[:2], number))
+            # a word of which the tokenizer left nothing may be read at the end token
+            sequences.append(replace(sequence, words=np.minimum(words, len(sequence.ids) - 1)))
+        return self._with_states(sequences, row)
+
+    def _with_states(self, sequences: list[Sequence], row: int) -> list[Sequence]:
+        """Those that are kept; where they are all that heads read, in place of the tokens."""
         if self.frozen is None:
-            return model.inputs(self.task.name, self.texts, row, self.row_group)
-        states, layer = self.frozen.of(row), self.frozen.layer
-        if not self.frozen.whole:
-            return [Sequence(NO_TOKENS, NO_TOKENS, "all", None, array, layer) for array in states]
-        sequences = []
-        for sequence, array in zip(model.inputs(self.task.name, self.texts, row), states, strict=True):
-            sequences.append(replace(sequence, states=array, layer=layer))
-        return sequences
+            return sequences
+        with_states = []
+        for sequence, array in zip(sequences, self.frozen.of(row), strict=True):
+            if not self.frozen.whole:
+                sequence = Sequence(NO_TOKENS, NO_TOKENS, "all", words=sequence.words)
+            with_states.append(replace(sequence, origin=None, states=array, layer=self.frozen.layer))
+        return with_states
 
     def fingerprint(self) -> str:
         """Changes with any text or label, so that a run is never resumed on other data."""
@@ -144,7 +201,7 @@ class TaskTokens:
         return digest.hexdigest()[:32]
 
     def too_long(self, model: ManyHeads) -> int:
-        """How many examples are longer than the model reads, and so are truncated."""
+        """How many examples are longer than the model reads, and so are truncated, or read window by window."""
         lengths: tuple[np.ndarray, ...] = tuple(column.lengths for column in self.texts)
         untruncated = model.head(self.task.name).encoding.untruncated_length(lengths, model.tokenizer.special_tokens)
         return int((untruncated > model.max_length).sum())

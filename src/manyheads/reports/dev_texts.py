@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.inference.dev_examples import read_dev_examples
-from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.tasks.load import load_tasks
 
 
-def add_texts(predictions: dict[str, TaskPredictions], folders: Sequence[Path], recipe: Recipe) -> list[str]:
+class WithTexts(Protocol):
+    """A task's predictions on dev, which get their texts here."""
+
+    texts: list[tuple[str, ...]]
+    ids: list[str]
+
+    @property
+    def labels(self) -> Any: ...
+
+
+def add_texts(predictions: Mapping[str, WithTexts], folders: Sequence[Path], recipe: Recipe) -> list[str]:
     """Give every task the texts and ids of its dev examples. `folders` are run folders that may keep them.
 
     Returns notes: which texts the report cannot show, and why.
@@ -38,7 +48,7 @@ def add_texts(predictions: dict[str, TaskPredictions], folders: Sequence[Path], 
     return notes
 
 
-def _add_texts_from_data(predictions: dict[str, TaskPredictions], recipe: Recipe) -> list[str]:
+def _add_texts_from_data(predictions: dict[str, WithTexts], recipe: Recipe) -> list[str]:
     """For runs of version 0.1, which kept no texts. Data counts only if its labels are those that the run saw."""
     try:
         loaded = load_tasks(recipe)

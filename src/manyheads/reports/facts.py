@@ -17,6 +17,7 @@ from manyheads.inference.prediction_files import read_dev_predictions
 from manyheads.parts.metrics import primary
 from manyheads.reports.dev_texts import add_texts
 from manyheads.reports.sentence_space import SentenceSpace, compare_spaces
+from manyheads.reports.tagged_words import TaggedWords
 from manyheads.reports.task_predictions import TaskPredictions
 from manyheads.runs.run import Run
 from manyheads.storage.ragged import Column, Ragged
@@ -177,12 +178,25 @@ class RunFacts:
         for task_name, task in self.tasks.items():
             labels = self.tensors.get(f"{task_name}.labels", np.empty(0))
             task_predictions = self.tensors.get(f"{task_name}.predictions")
+            if isinstance(labels, Ragged) and task.kind.word_columns:
+                continue  # see `tagged_words`
             if isinstance(labels, Ragged):
                 self.notes.append(f"Single predictions of {task_name} are not shown: it has labels per word.")
             elif len(labels) and isinstance(task_predictions, np.ndarray):
                 predictions[task_name] = TaskPredictions(task, task_predictions, labels)
         self.notes += add_texts(predictions, [self.folder], self.run.recipe)
         return predictions
+
+    @cached_property
+    def tagged_words(self) -> dict[str, TaggedWords]:
+        """The same of every task whose words are tagged."""
+        tagged: dict[str, TaggedWords] = {}
+        for task_name, task in self.tasks.items():
+            labels, predictions = (self.tensors.get(f"{task_name}.{name}") for name in ("labels", "predictions"))
+            if task.kind.word_columns and isinstance(labels, Ragged) and isinstance(predictions, Ragged):
+                tagged[task_name] = TaggedWords(task, predictions, labels)
+        self.notes += add_texts(tagged, [self.folder], self.run.recipe)
+        return tagged
 
     # --- other runs ----------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
+from manyheads.data.words import join_words
 from manyheads.errors import UserError, nearest
 from manyheads.inference.prepared import TextInput
 from manyheads.serving.errors import RequestError, short_name
@@ -25,8 +26,8 @@ ONE_INPUT: dict[str, Any] = {
         {
             "type": "object",
             "minProperties": 1,
-            "additionalProperties": TEXT,
-            "description": "A row with the tasks' own text columns.",
+            "additionalProperties": {"anyOf": [TEXT, {"type": "array", "items": TEXT, "minItems": 1}]},
+            "description": "A row with the tasks' own text columns; a text that is tagged may be a list of words.",
         },
     ]
 }
@@ -55,7 +56,7 @@ class EmbeddingRequest(RequestModel):
 
 
 class TaskPrediction(BaseModel):
-    """'prediction' is a class, a list of classes, or a value in the labels' units."""
+    """'prediction' is a class, a list of classes, a value in the labels' units, or a list of spans of the text."""
 
     model_config = ConfigDict(extra="allow")
     prediction: Any
@@ -185,10 +186,13 @@ class Reader:
         text_inputs: list[TextInput] = []
         for columns, fitting in tasks_by_columns.items():
             texts = tuple(row[column] for column in columns)
+            words_given = isinstance(texts[0], list) and len(texts) == 1
+            if words_given:
+                texts = (_joined(texts[0], number),)
             if not all(isinstance(text, str) for text in texts):
                 message = f"inputs: input {number}: expected text in {', '.join(columns)}."
                 raise RequestError(422, "bad-request", message)
-            text_inputs.append(TextInput(_checked(texts, number), tuple(fitting)))
+            text_inputs.append(TextInput(_checked(texts, number), tuple(fitting), words_given))
         return text_inputs
 
 
@@ -201,6 +205,13 @@ def read_texts(content: Any, limits: Limits) -> list[NumberedInput]:
         message = f"input: {len(listed):,} texts, at most {limits.inputs:,} at a time."
         raise RequestError(413, "too-many-inputs", message)
     return [(number, TextInput(_checked((text,), number))) for number, text in enumerate(listed, start=1)]
+
+
+def _joined(words: list[Any], number: int) -> str:
+    try:
+        return join_words(words)
+    except ValueError as fault:
+        raise RequestError(422, "bad-text", f"input {number}: {fault}.") from None
 
 
 def _checked(texts: tuple[str, ...], number: int) -> tuple[str, ...]:

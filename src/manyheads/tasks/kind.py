@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
 from manyheads import registry
+from manyheads.data.dataset import Dataset
 from manyheads.data.labels import LabelReader, LabelType
+from manyheads.data.tags import Scheme
+from manyheads.data.words import TextWords
 from manyheads.storage.ragged import Column, Ragged
 
 if TYPE_CHECKING:
@@ -34,6 +38,7 @@ class LabelDeclaration:
     labels: list[str] | dict[str, str] | None = None
     range: tuple[float, float] | None = None
     separator: str | None = None
+    scheme: Scheme | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class Kind(ABC):
     problem_type: ClassVar[str | None] = None  # what transformers calls it; None: nothing
     figures: ClassVar[tuple[str, ...]]  # what a report draws of its predictions
     per_word: ClassVar[bool] = False  # labels and predictions are `Ragged`: each word of a text has one of its own
+    word_columns: ClassVar[bool] = False  # whether its files may have lists of words, of tags, and of spans
     pooling: ClassVar[str | None] = None  # where a recipe names none; None: the encoding's
     calibration_metrics: ClassVar[tuple[str, ...]] = ()  # beside the plain loss, what tells whether a calibration helps
 
@@ -96,6 +102,18 @@ class Kind(ABC):
     def word_spans(self, text: str) -> list[tuple[int, int]]:
         """Where each word with a label of its own begins and ends in its text, in characters."""
         return [match.span() for match in WORD.finditer(text)]
+
+    def words(self, examples: Dataset, task: Task) -> list[TextWords]:
+        """The words of all texts."""
+        return [TextWords(text, self.word_spans(text)) for text in examples.texts[0].to_pylist()]
+
+    def inside_labels(self, task: Task) -> np.ndarray:
+        """[classes] the label of a word's later pieces, by the label of the word."""
+        return np.arange(len(task.labels.names))
+
+    def count_repairs(self, label: str, reader: LabelReader) -> int:
+        """How many of a row's tags break the rules of their scheme, and are read as what they must have meant."""
+        return 0
 
     # --- defaults -------------------------------------------------------------------------------------------------
 
@@ -135,6 +153,10 @@ class Kind(ABC):
     def describe(self, predictions: Predictions, task: Task) -> list[dict[str, Any]]:
         """Predictions in the user's own words: {'prediction': …}, and for classes their probabilities."""
 
+    def describe_words(self, predictions: Predictions, task: Task, texts: Sequence[TextWords]) -> list[dict[str, Any]]:
+        """The same of predictions per word, whose texts are at hand."""
+        return self.describe(predictions, task)
+
     def as_text(self, prediction: Any, task: Task) -> str:
         """A described prediction as a cell of a file."""
         return str(prediction)
@@ -148,6 +170,10 @@ class Kind(ABC):
     @abstractmethod
     def plain_loss(self, predictions: Predictions, labels: Labels, task: Task) -> float:
         """Mean loss over examples that is the same for every loss a task may train with, so that runs compare."""
+
+    def scored_names(self, task: Task) -> tuple[str, ...]:
+        """What metrics that are `per_class` have a number for."""
+        return task.labels.names
 
     # --- calibration: predictions and labels are as `measured` gives them ---------------------------------------------
 

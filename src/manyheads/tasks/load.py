@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from manyheads import registry
 from manyheads.config.recipe import Recipe
 from manyheads.config.task import SOURCE_KEYS, Source
-from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows
+from manyheads.data.dataset import Dataset, count_repairs, label_columns, label_rows, read_rows
 from manyheads.data.extra_rows import ExtraRows
 from manyheads.data.folds import Folds, LeftOut
 from manyheads.data.hold_out import hold_out_rows
@@ -18,7 +18,7 @@ from manyheads.data.labels import LabelReader
 from manyheads.data.readers import find_file, name_lines, read_chunks
 from manyheads.data.source_limits import limit_sources
 from manyheads.data.source_visits import SourceVisits
-from manyheads.data.table import Columns, Table
+from manyheads.data.table import Table
 from manyheads.data.unlabelled import append_unlabelled
 from manyheads.errors import UserError
 from manyheads.seeding import generator
@@ -76,7 +76,7 @@ def read_unlabelled(
     task: Task, sources: list[Source], root: Path, split: str, location: str, skip_bad: bool | None = None
 ) -> Dataset:
     """The texts of a split in file order; its labels, if it has any, are not read."""
-    columns = Columns(task.columns.text, None, task.columns.id)
+    columns = replace(task.columns, label=None)
     return label_rows(read_rows(sources, root, split, columns, location), None, skip_bad, location)
 
 
@@ -172,7 +172,7 @@ class _TaskLoader:
             return train
         train = self.extra_rows.leave_out(train, dev.texts, "dev")
         if self.sources["test"]:
-            columns = Columns(self.columns.text, None, self.columns.id)
+            columns = replace(self.columns, label=None)
             test = read_rows(self.sources["test"], self.root, "test", columns, self._location("test"))
             train = self.extra_rows.leave_out(train, test.texts, "test")
         return self.extra_rows.leave_out_repeats(train)
@@ -216,6 +216,11 @@ class _TaskLoader:
         if blank and self.row_group is not None:
             self.notes.append(f"{self.name}: {blank:,} of {len(dataset):,} {split} rows have no label for it")
         self._note_skipped(split, dataset)
+        repairs = count_repairs(table, reader)
+        if repairs:
+            tags = "1 tag" if repairs == 1 else f"{repairs:,} tags"
+            broken = "breaks the rules of {0} and is" if repairs == 1 else "break the rules of {0} and are"
+            self.notes.append(f"{self.name}: {tags} of {split} {broken.format(reader.scheme)} repaired")
         return dataset
 
     def _read_test(self, task: Task, reader: LabelReader) -> Dataset | None:
@@ -355,7 +360,7 @@ def _joined_classes(task: Task) -> list[str]:
 
 def _imbalance(task: Task) -> list[str]:
     """Rare classes are worth a word before training, not after."""
-    if not task.counts or max(task.counts) <= MUCH * min(task.counts):
+    if task.kind.per_word or not task.counts or max(task.counts) <= MUCH * min(task.counts):
         return []
     count_of = dict(zip(task.labels.names, task.counts, strict=True))
     empty = [repr(name) for name, count in count_of.items() if not count]

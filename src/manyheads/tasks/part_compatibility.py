@@ -54,7 +54,7 @@ def incompatible_parts(task: Task) -> list[tuple[str, str]]:
     reasons: list[tuple[str, str | None]] = [
         ("encoding", factory_of("encodings", task.encoding).why_incompatible(task)),
         ("text", _why_texts_incompatible(task)),
-        ("loss", loss.why_incompatible(task)),
+        ("loss", _why_loss_incompatible(task, loss)),
         *_similarity_reasons(task, loss),
         ("head", why_head_incompatible(task.encoding, task.head)),
         (
@@ -72,6 +72,14 @@ def _why_texts_incompatible(task: Task) -> str | None:
     if task.kind.per_word and task.pair:
         return f"{task.kind.called} has labels for the words of one text, this task has two text columns."
     return None
+
+
+def _why_loss_incompatible(task: Task, loss: Any) -> str | None:
+    if task.kind.word_columns and task.kind.label_type not in loss.label_types:
+        advice = task.kind.default_loss(task.labels)
+        return f"'{task.loss.name}' needs a label per text, this task is {task.kind.called}; use '{advice}'."
+    reason: str | None = loss.why_incompatible(task)
+    return reason
 
 
 def _similarity_reasons(task: Task, loss: Any) -> Iterator[tuple[str, str]]:

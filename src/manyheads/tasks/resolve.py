@@ -84,7 +84,13 @@ def _declared_kind(kind_name: str | None, declared: LabelDeclaration) -> Kind | 
 
 def choose_reader(settings: TaskSettings, columns: Columns, labels: Iterable[str]) -> LabelReader:
     """How labels are read: as the recipe says, else as train's labels look. A ValueError says what does not fit."""
-    declared = LabelDeclaration(settings.labels, settings.range, settings.separator)
+    declared = LabelDeclaration(settings.labels, settings.range, settings.separator, settings.scheme)
+    if columns.words is not None:
+        kind = find_kind(settings.kind) if settings.kind else next(kind for kind in all_kinds() if kind.word_columns)
+        return kind.make_reader({label for label in labels if label}, declared)
+    for key in ("scheme", "words"):
+        if getattr(settings, key) is not None:
+            raise ValueError(f"'{key}' is about tags of words, which this task has none of; set `kind: tags`")
     if not isinstance(columns.label, tuple):
         return infer_reader(labels, settings.kind, declared)
     kind = next(kind for kind in all_kinds() if kind.label_columns)

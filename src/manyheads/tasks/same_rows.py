@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from manyheads.config.recipe import Recipe
 from manyheads.config.task import TRAIN_KEYS, TREE_KEYS, Source, TaskSettings
-from manyheads.data.readers import find_file, read_chunks
-from manyheads.data.recognise import recognise_columns
+from manyheads.data.chunk import Chunk
+from manyheads.data.readers import find_file, name_lines, read_chunks
+from manyheads.data.recognise import label_look, recognise_columns
 from manyheads.data.table import Columns
+from manyheads.data.words import WordRule
 from manyheads.errors import UserError
+from manyheads.tasks.kind import find_kind
 
 
 def same_rows(recipe: Recipe) -> dict[str, str]:
@@ -108,7 +112,17 @@ def leaks_between(recipe: Recipe, row_groups: dict[str, str]) -> dict[str, str]:
 def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Columns:
     """The columns that the recipe names, completed by those that are recognised in the file."""
     label = tuple(settings.label) if isinstance(settings.label, list) else settings.label
+    declared = settings.kind and find_kind(settings.kind).word_columns
+    chunk = Chunk([], [], [], [])
+    if not (settings.text and label) or declared or settings.kind is None:
+        named = name_lines(source, tuple(settings.text), label) if settings.text else source
+        chunk = next(read_chunks(named, root, "train"))
     if settings.text and label:
-        return Columns(tuple(settings.text), label, settings.id)
-    chunk = next(read_chunks(source, root, "train"))
-    return recognise_columns(source, chunk, settings.text, label, settings.id)
+        columns = Columns(tuple(settings.text), label, settings.id)
+    else:
+        columns = recognise_columns(source, chunk, settings.text, label, settings.id, prefer_words=bool(declared))
+    looks = label_look(chunk, columns)
+    if declared or (settings.kind is None and looks != "other"):
+        rule: WordRule = "letters" if looks == "spans" else "edges"
+        return replace(columns, words=settings.words or rule)
+    return columns

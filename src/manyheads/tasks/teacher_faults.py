@@ -32,9 +32,9 @@ def taught_faults(tasks: Iterable[Task]) -> Iterator[Fault]:
     for task in tasks:
         loss = registry.find("losses", task.loss.name).factory
         path = ("tasks", task.name, "loss")
-        if task.kind.per_word:
-            reason = f"{task.kind.called} has a label per word; teachers are for one label per example so far."
-            yield Fault(("tasks", task.name, "kind"), reason, NOT_TAUGHT)
+        if task.kind.per_word and task.pooling.options.get("pieces") == "all":
+            reason = "a teacher speaks of words, not of their pieces; leave out 'pieces: all'."
+            yield Fault(("tasks", task.name, "pooling"), reason, NOT_TAUGHT)
         elif loss.whole_batch:
             reason = f"'{task.loss.name}' compares the examples of a batch, a teacher speaks of each on its own"
             yield Fault(path, f"{reason}; {_advice(task)}", NOT_TAUGHT)

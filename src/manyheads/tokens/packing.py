@@ -25,7 +25,8 @@ class Sequence:
     origin: tuple[str, int, int] | None = None  # (rows, row, side) where several tasks read the same rows
     states: np.ndarray | None = None  # [tokens, width] after the first `layer` layers, where those were kept …
     layer: int = 0  # … or [kept states, width] without any ids, where nothing above needs the tokens
-    words: np.ndarray | None = None  # [words] which token each word begins with, where words have labels of their own
+    # [words] which token each word begins with, where words have labels of their own; of a window those it answers for
+    words: np.ndarray | None = None
 
 
 def merge_equal(sequences: list[Sequence], everywhere: bool) -> tuple[list[Sequence], list[int]]:
@@ -55,26 +56,37 @@ class Words:
 
     first_tokens: Tensor  # [words] the number of each word's first token in its input
     inputs: Tensor  # [words] which input each word is of
-    counts: Tensor  # [inputs] how many words each input has
+    examples: Tensor  # [words] which example each word is of: a long text is several inputs
+    counts: Tensor  # [examples] how many words each example has
 
     @classmethod
-    def of(cls, sequences: list[Sequence], device: torch.device | str) -> Words | None:
-        """None where the sequences do not say where their words are."""
+    def of(cls, examples: list[list[Sequence]], device: torch.device | str) -> Words | None:
+        """Of the inputs of each example; None where they do not say where their words are."""
         import torch
 
-        firsts = [sequence.words for sequence in sequences if sequence.words is not None]
+        firsts: list[np.ndarray] = []
+        counts: list[int] = []
+        for sequences in examples:
+            own = [sequence.words for sequence in sequences if sequence.words is not None]
+            firsts += own
+            counts.append(sum(map(len, own)))
         if not firsts:
             return None
-        counts = np.array([len(first) for first in firsts])
+        inputs = np.repeat(np.arange(len(firsts)), [len(first) for first in firsts])
         return cls(
             torch.from_numpy(np.concatenate(firsts)).to(device),
-            torch.from_numpy(np.repeat(np.arange(len(firsts)), counts)).to(device),
-            torch.from_numpy(counts).to(device),
+            torch.from_numpy(inputs).to(device),
+            torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(device),
+            torch.tensor(counts, device=device),
         )
 
+    def sum(self, values: Tensor) -> Tensor:
+        """A value per word → its sum over the words of each example."""
+        return values.new_zeros(len(self.counts)).index_add(0, self.examples, values)
+
     def mean(self, values: Tensor) -> Tensor:
-        """A value per word → its mean over the words of each input."""
-        return values.new_zeros(len(self.counts)).index_add(0, self.inputs, values) / self.counts
+        """A value per word → its mean over the words of each example."""
+        return self.sum(values) / self.counts
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from manyheads.storage.cache import (
     remove_entry,
     remove_least_recently_used,
 )
+from manyheads.storage.ragged import starts_of
 from manyheads.tokens.packing import Sequence, pack
 from manyheads.training.datasets import Datasets
 from manyheads.training.distributed import Processes
@@ -50,6 +51,7 @@ class CacheEntry:
     layer: int
     whole: bool
     lengths: np.ndarray  # [sequences] how many states each has
+    counts: np.ndarray  # [examples] how many sequences each has
     gigabytes: float
 
 
@@ -100,11 +102,11 @@ class FrozenCache:
             if passes.get(task, 0.0) < WORTH or task in perturbed or not self._has_fixed_inputs(task):
                 continue
             for split, data in self._splits(task, phase).items():
-                lengths = _lengths(self.model, data, whole)
+                lengths, counts = _lengths(self.model, data, whole)
                 size = lengths.sum() * self.model.encoder.width * 4 / 1e9
                 if not self._has_room(task, size, entries):
                     break
-                entries.append(CacheEntry(task, split, data, layer, whole, lengths, size))
+                entries.append(CacheEntry(task, split, data, layer, whole, lengths, counts, size))
         return entries
 
     def _has_fixed_inputs(self, task: str) -> bool:
@@ -164,18 +166,20 @@ class FrozenCache:
             remove_least_recently_used("frozen", ROOM * self.training.frozen_gigabytes, keep=fingerprint)
         self.processes.wait()
         states = Entry(entry_folder("frozen", fingerprint)).column("states")
-        starts = np.r_[0, np.cumsum(entry.lengths)]
-        return FrozenStates(entry.layer, entry.whole, states, starts, len(entry.lengths) // len(entry.data))
+        starts = starts_of(entry.lengths)
+        return FrozenStates(entry.layer, entry.whole, states, starts, starts_of(entry.counts))
 
 
-def _lengths(model: ManyHeads, data: TaskTokens, whole: bool) -> np.ndarray:
-    """How many states each sequence has."""
-    lengths = []
+def _lengths(model: ManyHeads, data: TaskTokens, whole: bool) -> tuple[np.ndarray, np.ndarray]:
+    """How many states each sequence has, and how many sequences each example."""
+    lengths, counts = [], []
     for row in range(len(data)):
-        for sequence in data.inputs(model, row):
+        sequences = data.inputs(model, row)
+        counts.append(len(sequences))
+        for sequence in sequences:
             every_token = whole or sequence.positions_needed == "all"
             lengths.append(len(sequence.ids) if every_token else 1)
-    return np.array(lengths, dtype=np.int64)
+    return np.array(lengths, dtype=np.int64), np.array(counts, dtype=np.int64)
 
 
 def _write(writer: EntryWriter, model: ManyHeads, entry: CacheEntry, reporter: Reporter) -> None:

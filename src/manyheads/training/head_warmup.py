@@ -14,6 +14,7 @@ from manyheads.model.task_tokens import FrozenStates, TaskTokens
 from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.seeding import generator
+from manyheads.storage.ragged import starts_of
 from manyheads.tokens.packing import Sequence
 from manyheads.training.frozen_cache import PIECE, states_of
 from manyheads.training.gradients.backward import Backward
@@ -98,19 +99,20 @@ def _with_states(model: ManyHeads, tokens: TaskTokens, rows: np.ndarray, seed: i
         if room <= 0:
             break
     chosen = sorted(sequences_of)
-    sides = len(sequences_of[chosen[0]])
-    lengths = np.zeros((len(tokens), sides), dtype=np.int64)  # none of rows that were not chosen
+    lengths: list[int] = []
+    counts = np.zeros(len(tokens), dtype=np.int64)  # none of rows that were not chosen
     pieces: list[np.ndarray] = []
     with evaluating(model):
         for first in range(0, len(chosen), PIECE):
             sequences: list[Sequence] = []
             for row in chosen[first : first + PIECE]:
                 sequences += sequences_of[row]
-                lengths[row] = [_kept_states(sequence) for sequence in sequences_of[row]]
+                counts[row] = len(sequences_of[row])
+                lengths += map(_kept_states, sequences_of[row])
             pieces.append(states_of(model, sequences, layer, whole=False).numpy())
     with_states = copy.copy(tokens)
-    starts = np.r_[0, np.cumsum(lengths)]
-    with_states.frozen = FrozenStates(layer, False, np.concatenate(pieces), starts, sides)
+    starts = starts_of(np.array(lengths))
+    with_states.frozen = FrozenStates(layer, False, np.concatenate(pieces), starts, starts_of(counts))
     return with_states, np.array(chosen)
 
 

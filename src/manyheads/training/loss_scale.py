@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyheads.config.part import PartConfig
 from manyheads.config.recipe import Recipe
 from manyheads.errors import UserError
 from manyheads.inference.evaluate import fixed_subset
@@ -28,6 +29,8 @@ def constant_losses(model: ManyHeads, train: dict[str, TaskTokens], recipe: Reci
         if loss.whole_batch:
             losses[name] = 1.0
             continue
+        if loss.reads_sentences:  # of words on their own: the best constant knows of no neighbours
+            loss = PartConfig(name=tokens.task.kind.default_loss(tokens.task.labels)).build("losses", tokens.task)
         labels = _labels(tokens, fixed_subset(tokens, LABELS, recipe.seed))
         losses[name] = best_constant_loss(labels, loss, loss.outputs)
         if losses[name] < SMALLEST:

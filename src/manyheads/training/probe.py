@@ -217,7 +217,7 @@ def _solve_head(head: TaskHead, features: Tensor, labels: Tensor, seed: int) -> 
     linear = head.linear_map
     assert linear is not None
     loss = head.loss
-    if loss.whole_batch:  # which would compare every example with every other
+    if loss.whole_batch or loss.reads_sentences:  # which would compare every example with every other
         loss = _plain_loss(loss.task)
 
     def example_loss(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from manyheads.inference.both_orders import relative_cost
 from manyheads.inference.evaluate import fixed_subset
 from manyheads.model.head import IncompatiblePart
 from manyheads.model.multitask import ManyHeads
-from manyheads.model.task_tokens import TaskTokens
+from manyheads.model.task_tokens import TaskTokens, learns_all_pieces
 from manyheads.parts.pooling import pooling_of
 from manyheads.parts.samplers import SamplerInput
 from manyheads.tasks.compatibility import batch_faults, encoder_faults, refuse, regulariser_faults
@@ -198,6 +198,8 @@ def _tokenise_split(split: str, loaded: dict[str, TaskData], tokenizer: Tokenize
         examples = getattr(data, split)
         if examples is not None:
             tokens[name] = TaskTokens(data.task, examples, tokenizer, row_group=data.row_group)
+            if split == "train" and learns_all_pieces(data.task):
+                tokens[name] = tokens[name].with_all_pieces()
     return tokens
 
 
@@ -227,7 +229,9 @@ def _truncation_notes(model: ManyHeads, datasets: Datasets) -> Iterator[str]:
     for split in ("train", "dev", "test"):
         for name, data in getattr(datasets, split).items():
             count = data.too_long(model)
-            if count:
+            if count and data.task.kind.per_word:
+                yield f"{name}: {count:,} of {len(data):,} {split} texts are read in windows of {model.max_length}"
+            elif count:
                 yield f"{name}: {count:,} of {len(data):,} {split} inputs are cut to {model.max_length} tokens"
 
 

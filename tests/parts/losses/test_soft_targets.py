@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from building import CLASSES, KINDS, MULTI, NUMBERS, ORDINAL, TWO, a_task, labels_of
+from building import CLASSES, KINDS, MULTI, NUMBERS, ORDINAL, TAGS, TWO, a_task, labels_of
 from manyheads.config.part import PartConfig
 from manyheads.data.labels import LabelReader
 from manyheads.parts.losses import Loss
@@ -35,6 +35,7 @@ BY_HAND = [
     ("cross-entropy", CLASSES, {}, SOFTMAX, [0.5, 0.25, 0.25], 1.5037952684),
     # 2·½ ln 8 + ¼ ln 4 + ¼ ln 8/5
     ("cross-entropy", CLASSES, {"class_weights": [2, 1, 1]}, SOFTMAX, [0.5, 0.25, 0.25], 2.5435160393),
+    ("tag-cross-entropy", TAGS, {}, SOFTMAX, [0.5, 0.25, 0.25], 1.5037952684),  # of a word
     # soft already: no smoothing of its own
     ("cross-entropy", CLASSES, {"label_smoothing": 0.3}, SOFTMAX, [0.5, 0.25, 0.25], 1.5037952684),
     # −0.6 ln ¾ − 0.4 ln ¼

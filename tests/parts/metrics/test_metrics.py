@@ -16,6 +16,7 @@ from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns
 from manyheads.parts.metrics import better, default_metrics, metric, overall, primary, score, why_incompatible
 from manyheads.registry import Part, find, parts
+from manyheads.storage.ragged import Column, Ragged
 from manyheads.tasks.task import Task
 
 pytestmark = pytest.mark.numeric
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.numeric
 
 def a_task(kind: str, classes: int = 0, *metrics: str | PartConfig, bounds: tuple[float, float] | None = None) -> Task:
     """A task with classes a, b, c, …"""
-    names = tuple("abcdefgh"[:classes])
+    names = ("O", "B-x", "I-x") if kind == "tags" else tuple("abcdefgh"[:classes])
     return Task(
         name="task",
         columns=Columns(("text",), "label", None),
@@ -55,7 +56,8 @@ def second(*chances: float) -> np.ndarray:
 Scores = dict[str, dict[str, float | None]]
 CLASSES, TWO, ORDINAL = a_task("classification", 3), a_task("classification", 2), a_task("ordinal", 5)
 MULTI, NUMBERS = a_task("multi-label", 4), a_task("regression", bounds=(0.0, 5.0))
-TASKS = (CLASSES, TWO, ORDINAL, MULTI, NUMBERS)
+TAGS = a_task("tags", 3)
+TASKS = (CLASSES, TWO, ORDINAL, MULTI, NUMBERS, TAGS)
 METRICS = parts("metrics")
 
 
@@ -173,6 +175,11 @@ def test_within_is_a_share_of_the_range() -> None:
 # --- every registered metric -----------------------------------------------------------------------------------
 
 
+def column(task: Task, values: np.ndarray) -> Column:
+    """Of tags in sentences of five words."""
+    return Ragged(values, np.arange(0, len(values) + 1, 5)) if task.kind.per_word else values
+
+
 def some_labels(task: Task) -> np.ndarray:
     """Every class, with every value of it, is there."""
     if task.kind.name == "regression":
@@ -185,7 +192,7 @@ def perfect(task: Task) -> np.ndarray:
     labels = some_labels(task)
     return (
         np.eye(len(task.labels.names))[labels]
-        if task.kind.name in ("classification", "ordinal")
+        if task.kind.name in ("classification", "ordinal", "tags")
         else labels.astype(float)
     )
 
@@ -209,21 +216,24 @@ def test_every_metric_keeps_its_promises(part: Part) -> None:
         if task not in fitting:
             assert f"'{part.name}' needs" in str(why_incompatible(part.name, task)), "a refusal has a reason"
             continue
-        found = measure(perfect(task), some_labels(task), task)
+        labels = column(task, some_labels(task))
+        found = measure(column(task, perfect(task)), labels, task)
         assert isinstance(found, dict if measure.per_class else float)
         own = Task(**{**task.__dict__, "metrics": (PartConfig(name=part.name),)})
-        exact = score(own, perfect(task), some_labels(task))
+        exact = score(own, column(task, perfect(task)), labels)
         assert all(one == pytest.approx(best) for one in exact.values()), "perfect predictions give the best value"
         assert overall({"task": exact}, {"task": own}) == pytest.approx(1.0)
         assert overall({"task": exact}, {"task": own}, "geometric") == pytest.approx(1.0)
         for seed in range(5):
-            for one in score(own, random_predictions(task, seed).astype("float32"), some_labels(task)).values():
+            predictions = column(task, random_predictions(task, seed).astype("float32"))
+            for one in score(own, predictions, labels).values():
                 assert type(one) is float
                 assert low <= one <= high
                 assert not better(own, one, best), "nothing beats the best value"
                 assert better(own, best, one) or one == best
         shape = perfect(task).shape[1:]
-        nothing = score(own, np.zeros((0, *shape)), np.zeros((0, *shape[: task.kind.name == "multi-label"]), dtype=int))
+        no_labels = np.zeros((0, *shape[: task.kind.name == "multi-label"]), dtype=int)
+        nothing = score(own, column(task, np.zeros((0, *shape))), column(task, no_labels))
         assert list(nothing) == list(exact)
         assert set(nothing.values()) == {None}, "without examples it is undefined"
 
@@ -234,7 +244,9 @@ def test_metrics_and_their_papers() -> None:
         **dict.fromkeys(("f1", "precision", "recall", "auc", "macro-f1", "f1-per-class", "mse", "within"), "D"),
         **dict.fromkeys(("class-mse", "off-by-two", "class-pearson", "unit-mse"), "D"),
         **dict.fromkeys(("average-precision", "micro-f1", "exact-match", "calibration-error"), ""),
-        **dict.fromkeys(("kappa", "class-mae", "spearman", "mae"), ""),
+        **dict.fromkeys(("kappa", "class-mae", "spearman", "mae", "token-accuracy"), ""),
+        **dict.fromkeys(("entity-f1", "entity-precision", "entity-recall"), ""),
+        **dict.fromkeys(("entity-macro-f1", "entity-f1-per-type"), ""),
     }
 
 
@@ -285,11 +297,11 @@ def test_a_metric_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- a task's metrics ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", TASKS, ids=["classes", "two classes", "ordinal", "multi-label", "regression"])
+@pytest.mark.parametrize("task", TASKS, ids=["classes", "two classes", "ordinal", "multi-label", "regression", "tags"])
 def test_default_metrics_fit_and_come_in_order(task: Task) -> None:
     names = [choice.name for choice in default_metrics(task)]
     assert [why_incompatible(name, task) for name in names] == [None] * len(names)
-    found = score(task, perfect(task), some_labels(task))
+    found = score(task, column(task, perfect(task)), column(task, some_labels(task)))
     assert list(found) == names
     assert primary(task) == names[0]
 
@@ -302,6 +314,7 @@ def test_default_metrics_by_kind() -> None:
         "accuracy macro-f1 kappa off-by-two class-mae calibration-error",
         "macro-f1 micro-f1 average-precision exact-match",
         "pearson spearman mse mae within",
+        "entity-f1 entity-precision entity-recall token-accuracy",
     ]
 
 

@@ -27,6 +27,10 @@ class Loss:
     label_types: tuple[LabelType, ...] = ("class", "ordered class", "class set", "number")  # which it can read
     whole_batch = False  # whether an example's value depends on the others of its batch
     reads_soft_targets = False  # whether it has `soft`, and so can learn what a teacher predicts
+    # of tags: whether it reads the words of an example together. It is then given how many words each has, after the
+    # outputs and labels of them all, and has a value per example
+    reads_sentences = False
+    average: Literal["sentence", "word"] = "sentence"  # of tags: what counts alike in the mean of a step
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -37,7 +41,9 @@ class Loss:
         if task.kind.label_type in cls.label_types:
             return None
         needs = "numbers"
-        if cls.label_types != ("number",):
+        if cls.label_types == ("word tags",):
+            needs = "tags of words"
+        elif cls.label_types != ("number",):
             needs = "classes" if task.kind.exclusive or not task.kind.has_classes else "exactly one right class"
         return f"'{task.loss.name}' needs {needs}, this task is {task.kind.called}."
 
@@ -58,7 +64,7 @@ class Loss:
         """
         raise NotImplementedError
 
-    def predict(self, outputs: Tensor) -> Tensor:
+    def predict(self, outputs: Tensor) -> Tensor:  # with the examples' words as a second argument if `reads_sentences`
         """Class probabilities [examples, classes], or a regression's values [examples]."""
         predictions: Tensor = self.task.kind.activate(outputs)
         return predictions

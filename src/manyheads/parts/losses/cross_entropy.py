@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn import functional as F
 
+from manyheads.data.labels import LabelType
 from manyheads.parts.losses.base import Loss, Weights, weigh_classes
 from manyheads.registry import Share, register
 
@@ -27,7 +28,7 @@ class CrossEntropy(Loss):
     classes are in order; `dual-cross-entropy` pushes each wrong class down on its own.
     """
 
-    label_types = ("class", "ordered class")
+    label_types: tuple[LabelType, ...] = ("class", "ordered class")
     reads_soft_targets = True
 
     def __init__(self, task: Task, *, label_smoothing: Share = 0.0, class_weights: Weights | None = None) -> None:

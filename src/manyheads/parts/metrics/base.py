@@ -22,6 +22,7 @@ ONE_CLASS: tuple[LabelType, ...] = ("class", "ordered class")
 CLASS_SET: tuple[LabelType, ...] = ("class set",)
 ANY_CLASSES = (*ONE_CLASS, *CLASS_SET)
 NUMBER: tuple[LabelType, ...] = ("number",)
+TAGS: tuple[LabelType, ...] = ("word tags",)
 
 
 class Metric(Protocol):
@@ -32,6 +33,7 @@ class Metric(Protocol):
     | classification, ordinal | [examples, classes] probabilities | [examples] class indices |
     | multi-label | [examples, classes] probabilities, each on its own | [examples, classes] of 0 and 1 |
     | regression | [examples] values in the labels' units | [examples] numbers |
+    | tags | ragged [words, classes] probabilities | ragged [words] class indices |
     """
 
     label_types: tuple[LabelType, ...]
@@ -82,6 +84,8 @@ def why_incompatible(name: str, task: Task) -> str | None:
     if task.kind.label_type not in found.label_types:
         return f"'{name}' needs {_needed(found.label_types)}, this task is {task.kind.called}."
     classes = len(task.labels.names)
+    if found.label_types == TAGS and name.startswith("entity-") and task.labels.scheme == "plain":
+        return f"'{name}' needs entities, this task's tags are plain; use 'token-accuracy'."
     if found.two_classes and task.kind.exclusive and classes != 2:
         return f"'{name}' needs two classes, this task has {classes}; use 'macro-f1'."
     return None
@@ -100,4 +104,6 @@ def _needed(label_types: tuple[LabelType, ...]) -> str:
         needs.append("several classes per example")
     if "number" in label_types:
         needs.append("numbers")
+    if "word tags" in label_types:
+        needs.append("tags of words")
     return " or ".join(needs)

@@ -121,7 +121,7 @@ def _primary_metric(task: Task) -> PartConfig:
 
 def _entries(metric_config: PartConfig, task: Task) -> tuple[str, ...]:
     """What a metric has a number for: each class by name, or just ''."""
-    return task.labels.names if find(metric_config.name).per_class else ("",)
+    return task.kind.scored_names(task) if find(metric_config.name).per_class else ("",)
 
 
 def _key(metric_config: PartConfig, entry: str) -> str:

@@ -8,6 +8,7 @@ from manyheads.parts.pooling.lstm import LstmPooling
 from manyheads.parts.pooling.mean import Mean
 from manyheads.parts.pooling.shared_pooler import SharedPooler
 from manyheads.parts.pooling.trained import Trained, pooling_of
+from manyheads.parts.pooling.words import WordStates
 
 __all__ = [
     "FirstToken",
@@ -18,5 +19,6 @@ __all__ = [
     "Pooling",
     "SharedPooler",
     "Trained",
+    "WordStates",
     "pooling_of",
 ]

@@ -71,7 +71,7 @@ class ForwardPass:
     embedded: Tensor  # [tokens, width]
     states: dict[int, Tensor]  # of each layer that heads read; the last one's where a regulariser `reads_states`
     outputs: list[Tensor]  # of each task, [examples, outputs]
-    counts: list[int]  # of each task, what its examples' losses are divided by: by default its examples in the step
+    counts: list[float]  # of each task, what its examples' losses are divided by: by default its examples in the step
     rng_before: RngState  # where torch's generators stood before the embeddings …
     rng_after: RngState  # … and after them
     autocast: Callable[[], AbstractContextManager[None]]
@@ -150,7 +150,10 @@ def divergence(loss: Loss, first: Tensor, second: Tensor) -> Tensor:
     """
     if not loss.task.kind.has_classes:
         return ((first - second) ** 2).mean(dim=-1)
-    p, q = loss.predict(first), loss.predict(second)
+    if loss.reads_sentences:  # of its words one by one
+        p, q = loss.task.kind.activate(first), loss.task.kind.activate(second)
+    else:
+        p, q = loss.predict(first), loss.predict(second)
     apart = _symmetric(p, q)
     if not loss.task.kind.exclusive:
         apart = apart + _symmetric(1 - p, 1 - q)

@@ -18,7 +18,7 @@ def library_ascent(loss: Loss, perturbed: Tensor, clean: Tensor) -> Tensor:
     return _kl(_log_probabilities(loss, clean), _log_probabilities(loss, perturbed))
 
 
-def library_term(loss: Loss, perturbed: Tensor, clean: Tensor, count: int) -> Tensor:
+def library_term(loss: Loss, perturbed: Tensor, clean: Tensor, count: float) -> Tensor:
     """n·[KL(sg q‖p) + KL(sg p‖q)], [examples], sg a stop of the gradient; the squared difference of numbers.
 
     n is the step's `count` of examples. A task's loss is a mean over them, the library's symmetric KL a sum; its

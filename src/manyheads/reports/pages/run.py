@@ -19,6 +19,7 @@ from manyheads.reports.finding import Finding
 from manyheads.reports.findings import find_problems, nothing_found
 from manyheads.reports.headlines import Headline, headlines
 from manyheads.reports.pages.page import Report, Section, make_table, render_report
+from manyheads.reports.pages.tagged_words import tag_error_section, tag_section
 from manyheads.reports.pages.task import error_section, task_section
 
 # figure → title for screen readers, caption
@@ -57,9 +58,13 @@ def run_report(folder: Path) -> Report:
         sections = [_training_section(facts), _conflict_section(facts)]
         for task_name in facts.predictions:
             sections.append(task_section(facts, task_name))
+        for task_name in facts.tagged_words:
+            sections.append(tag_section(facts, task_name))
         sections.append(_embedding_section(facts))
         for task_name in facts.predictions:
             sections.append(error_section(facts, task_name))
+        for task_name in facts.tagged_words:
+            sections.append(tag_error_section(facts, task_name))
         sections += [_bias_section(facts), _recipe_section(facts)]
         lead = _lead(facts)
     notes = [*facts.start.get("notes", []), *facts.notes]

@@ -42,6 +42,20 @@ def task_section(facts: RunFacts, task_name: str) -> Section:
     """All metrics of a task, and figures of its predictions."""
     predictions = facts.predictions[task_name]
     section = Section(f"task-{task_name}", f"Task {task_name}")
+    metrics_table(section, facts, task_name)
+    if predictions.is_regression:
+        _add_number_figures(section, task_name, predictions)
+        return section
+    _add_class_figures(section, task_name, predictions)
+    section.table(_class_rows(predictions), f"classes-{task_name}")
+    if not predictions.is_multi_label and len(predictions.class_names) > draw_predictions.MAX_CLASSES_WRITTEN:
+        section.heading("Classes most often confused")
+        section.table(_confusion_rows(predictions), f"confused-{task_name}")
+    return section
+
+
+def metrics_table(section: Section, facts: RunFacts, task_name: str) -> None:
+    """All metrics beside those of the baselines, and what calibration changed."""
     metrics = facts.metrics["dev"]["metrics"][task_name]
     lines: list[dict[str, object]] = [{"metric": metric, "dev": value} for metric, value in metrics.items()]
     test_metrics = facts.metrics.get("test", {}).get("metrics", {}).get(task_name)
@@ -55,15 +69,6 @@ def task_section(facts: RunFacts, task_name: str) -> Section:
     calibration = facts.metrics.get("calibration", {}).get(task_name)
     if calibration is not None:
         section.text(_describe_calibration(calibration), "soft")
-    if predictions.is_regression:
-        _add_number_figures(section, task_name, predictions)
-        return section
-    _add_class_figures(section, task_name, predictions)
-    section.table(_class_rows(predictions), f"classes-{task_name}")
-    if not predictions.is_multi_label and len(predictions.class_names) > draw_predictions.MAX_CLASSES_WRITTEN:
-        section.heading("Classes most often confused")
-        section.table(_confusion_rows(predictions), f"confused-{task_name}")
-    return section
 
 
 def _describe_calibration(calibration: dict[str, Any]) -> str:

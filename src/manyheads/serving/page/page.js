@@ -289,9 +289,13 @@ function resultParts(model, prediction, texts, explained) {
 
 const taskNamed = (model, name) => model.tasks.find((task) => task.name === name) ?? { name, kind: "" };
 
+/** Of tagged words the spans, which the page draws into the text. */
+const spansOf = (given) => given?.spans ?? (given?.tagged ? given.prediction : undefined);
+
 /** What a card says in large letters. */
 function headline(given) {
-  if (given.spans) return counted(given.spans.length, "span");
+  const spans = spansOf(given);
+  if (spans) return counted(spans.length, "span");
   const prediction = given.prediction;
   if (typeof prediction === "number") return shortNumber(prediction);
   if (Array.isArray(prediction) && given.probabilities) return prediction.join(", ") || "no label";
@@ -306,11 +310,12 @@ function probabilityOf(given) {
 function card(task, given, texts, explained) {
   const made = element("article", { class: "card", "data-task": task.name });
   const probability = probabilityOf(given);
-  const known = given.spans || given.probabilities || typeof given.prediction === "number" || typeof given.prediction === "string";
+  const spans = spansOf(given);
+  const known = spans || given.probabilities || typeof given.prediction === "number" || typeof given.prediction === "string";
   const line = element("p", { class: "headline" }, element("span", { class: known ? "prediction" : "prediction raw" }, headline(given)));
   if (probability !== null) line.append(element("span", { class: "soft" }, percent(probability)));
   made.append(element("h2", {}, task.name, element("span", {}, task.kind)), line);
-  if (given.spans) texts.forEach((text, side) => made.append(markedText(text, ofSide(given.spans, side), tag)));
+  if (spans) texts.forEach((text, side) => made.append(markedText(text, ofSide(spans, side), tag)));
   else if (given.probabilities) made.append(...bars(task, given));
   else if (typeof given.prediction === "number" && task.range) made.append(scale(given.prediction, ...task.range));
   if (explained) made.append(...explanation(given, texts));
@@ -679,7 +684,7 @@ function manyCsv({ noun, pairs, tasks, rows }) {
 function csvAnswer(task, given) {
   if (task.kind === "regression") return [given?.prediction ?? ""];
   if (!given) return ["", ""];
-  if (!given.probabilities) return [given.spans ? JSON.stringify(given.spans) : headline(given), ""];
+  if (!given.probabilities) return [spansOf(given) ? JSON.stringify(spansOf(given)) : headline(given), ""];
   const chosen = asTexts(given.prediction);
   const probabilities = chosen.map((label) => given.probabilities[label]);
   return [chosen.join("; "), probabilities.length === 1 ? probabilities[0] : probabilities.join("; ")];

@@ -28,7 +28,7 @@ from manyheads.training.distributed import Processes
 from manyheads.training.gradients.combination import Combination, checked_weights, learn_weights, scalarized
 from manyheads.training.gradients.non_finite import NonFiniteLoss
 from manyheads.training.gradients.pass_losses import PassLosses
-from manyheads.training.gradients.passes import RoundPass, divisors_of, shares_of_rounds, split_passes
+from manyheads.training.gradients.passes import RoundPass, loss_divisors, shares_of_rounds, split_passes
 from manyheads.training.gradients.tables import Rows, WholeTables, add_up_rows, touched_rows_only
 from manyheads.training.gradients.task_gradients import KeptGradients, TaskGradients, shared_parameters
 from manyheads.training.task_adamw import TaskAdamW
@@ -204,7 +204,7 @@ class Backward:
         self, rounds: list[list[Batch]], tasks: list[str] | None, average: Average = "step"
     ) -> dict[str, list[RoundPass]]:
         """This process's share of the rounds as passes: of each task, or of all of them together under ''."""
-        divisors = divisors_of(rounds, average)
+        divisors = loss_divisors(self.model, self.data, rounds, average)
         passes_of: dict[str, list[RoundPass]] = {task: [] for task in tasks or [""]}
         for task, passes in passes_of.items():
             for batches, round_divisors in zip(self.processes.share(rounds), divisors, strict=True):

@@ -56,7 +56,7 @@ class PassLosses:
             for number, (task, term) in enumerate(zip(packed.tasks, regulariser.terms(forward_pass), strict=True)):
                 words = packed.words[number]
                 if words is not None:
-                    term = words.mean(term)
+                    term = self._per_example(task, words, term)
                 values[number] = values[number] + regulariser.weight * term
                 added = regulariser.weight * term.detach().sum().item() / divisors[task]
                 terms[regulariser.name] = terms.get(regulariser.name, 0.0) + added
@@ -98,23 +98,36 @@ class PassLosses:
         )
 
     def _example_losses(self, task: str, rows: list[int], outputs: Tensor, words: Words | None) -> Tensor:
-        """[examples]; where words have labels of their own, the mean over those of each example."""
+        """[examples]; where words have labels of their own, the mean over those of each example, or their sum."""
         data = self.data[task]
         assert data.labels is not None
         labels = data.labels[rows] if words is None else data.word_labels(rows)
         labels, loss = labels.to(outputs.device), self.model.head(task).loss
+        per_word = words is not None and not loss.reads_sentences
         if self.teaching is not None and task in self.teaching:
             values = self.teaching.losses(loss, task, rows, outputs, labels, self.step)
+        elif words is not None and loss.reads_sentences:
+            values = loss(outputs, labels, words.counts)  # type: ignore[call-arg]
         else:
             values = loss(outputs, labels)
-        if values.shape != (len(labels),):
+        self._check_shape(task, values, len(labels) if per_word else len(rows), "word" if per_word else "example")
+        if words is not None:
+            values = self._per_example(task, words, values) if per_word else self._per_sentence(task, words, values)
+        return values / self.scales[task] if task in self.scales else values
+
+    def _check_shape(self, task: str, values: Tensor, expected: int, item: str) -> None:
+        if values.shape != (expected,):
             name = self.model.tasks[task].loss.name
-            item = "example" if words is None else "word"
             raise UserError(
-                f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {len(labels)} "
-                f"{item}s; a loss gives one value per {item}: [{len(labels)}].",
+                f"loss '{name}' of task '{task}' gave a tensor of shape {list(values.shape)} for {expected} "
+                f"{item}s; a loss gives one value per {item}: [{expected}].",
                 "bad-loss-shape",
             )
-        if words is not None:
-            values = words.mean(values)
-        return values / self.scales[task] if task in self.scales else values
+
+    def _per_sentence(self, task: str, words: Words, values: Tensor) -> Tensor:
+        """A value per example that is a sum over its words → as the task's loss averages them."""
+        return values if self.model.head(task).loss.average == "word" else values / words.counts
+
+    def _per_example(self, task: str, words: Words, values: Tensor) -> Tensor:
+        """A value per word → one per example, as the task's loss averages them."""
+        return words.sum(values) if self.model.head(task).loss.average == "word" else words.mean(values)

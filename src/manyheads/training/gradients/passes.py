@@ -20,7 +20,7 @@ class RoundPass(NamedTuple):
     """A pass of one round, and what the losses of each task's examples are divided by."""
 
     passing: Pass
-    divisors: dict[str, int]
+    divisors: dict[str, float]
 
 
 def split_passes(
@@ -68,6 +68,34 @@ def divisors_of(rounds: list[list[Batch]], average: Average) -> list[dict[str, i
         return [dict.fromkeys(counts, sum(counts.values()))] * len(rounds)
     trained_rounds = sum(1 for batches in rounds if batches)
     return [{batch.task: trained_rounds * len(batch.indices) for batch in batches} for batches in rounds]
+
+
+def loss_divisors(
+    model: ManyHeads, data: dict[str, TaskTokens], rounds: list[list[Batch]], average: Average
+) -> list[dict[str, float]]:
+    """The same for tasks whose loss averages over words: D·n/N for a divisor D that is shared by N examples of n words.
+
+    Their examples have sums over words, not means, so every word counts alike; what the task weighs stays.
+    Counts are over all processes: a step in several has the gradient of one in a single process.
+    """
+    divisors: list[dict[str, float]] = []
+    for round_divisors in divisors_of(rounds, average):
+        divisors.append(dict(round_divisors))
+    sharing = [range(len(rounds))]
+    if average == "batch":
+        sharing = [range(number, number + 1) for number in range(len(rounds))]
+    for numbers in sharing:
+        examples: dict[str, int] = {}
+        words: dict[str, int] = {}
+        for number in numbers:
+            for batch in rounds[number]:
+                if model.head(batch.task).loss.average == "word":
+                    examples[batch.task] = examples.get(batch.task, 0) + len(batch.indices)
+                    words[batch.task] = words.get(batch.task, 0) + data[batch.task].count_words(batch.indices)
+        for number in numbers:
+            for task in set(divisors[number]) & set(words):
+                divisors[number][task] *= words[task] / examples[task]
+    return divisors
 
 
 def shares_of_rounds(rounds: list[list[Batch]], average: Average) -> dict[str, float]:

@@ -60,7 +60,7 @@ class Teaching:
         return gold_share(self.settings.gold, step, self.steps)
 
     def losses(self, loss: Loss, task: str, rows: list[int], outputs: Tensor, labels: Tensor, step: int) -> Tensor:
-        """[examples] what a task's student pays for some train rows at a step."""
+        """[examples], or [words], what a task's student pays for some train rows at a step."""
         labelled = self._labelled(task, rows, outputs.device)
         no_label = ~labelled.view(-1, *[1] * (labels.ndim - 1))
         labels = labels.masked_fill(no_label, 0)  # any label will do where it counts for nothing
@@ -81,7 +81,11 @@ class Teaching:
         return torch.from_numpy(np.ascontiguousarray(student.kind.targets(softened, student)))
 
     def _labelled(self, task: str, rows: list[int], device: torch.device) -> Tensor:
-        return torch.from_numpy(self.train[task].examples.labelled[rows]).to(device)
+        data = self.train[task]
+        labelled = data.examples.labelled[rows]
+        if data.words is not None:
+            labelled = np.repeat(labelled, data.words[np.array(rows, dtype=np.int64)].lengths)
+        return torch.from_numpy(labelled).to(device)
 
     @property
     def teachers(self) -> list[Teacher]:
