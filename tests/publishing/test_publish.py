@@ -49,7 +49,6 @@ def write_published(folder: Path, run: Path) -> None:
     """Of a copy of the run whose model was trained in folders that nobody should read of, and probed."""
     copied = folder / "runs" / "toy"
     shutil.copytree(run, copied)
-    shutil.rmtree(copied / "exported-int8-steady")
     change_model(copied, "tokenizer_config.json", {"name_or_path": HOME, "model_max_length": 64})
     write_bias(copied, probe_bias(Run(copied).predictor))
     publish(copied, settings=GIVEN, exported=["exported-int8"])
