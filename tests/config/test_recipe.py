@@ -568,7 +568,7 @@ def test_an_old_key_is_refused_with_its_new_name(tmp_path: Path, settings: str, 
         ({"train": "x.tsv", "columns": []}, "tasks.t.columns: List should have at least 1 item"),
         (
             {"train": "x.xls", "format": "xls"},
-            "tasks.t.format: Input should be 'csv', 'tsv', 'jsonl', 'parquet', 'txt' or",
+            "tasks.t.format: Input should be 'csv', 'tsv', 'jsonl', 'parquet', 'txt', 'trees' or 'conll'",
         ),
         ({"train": {"file": "x.tsv", "quoting": "yes"}}, "tasks.t.train.quoting: Input should be 'csv' or 'none'"),
     ],
