@@ -9,9 +9,10 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO, get_args
+from typing import TYPE_CHECKING, Any, TextIO, get_args
 
 from manyheads.config.task import TREE_KEYS, FileFormat, Source
 from manyheads.data.chunk import CHUNK, Chunk, Row, in_chunks, open_bytes
@@ -22,6 +23,9 @@ from manyheads.data.demo import demo_rows
 from manyheads.data.trees import COLUMNS as TREE_COLUMNS
 from manyheads.data.trees import read_trees
 from manyheads.errors import UserError
+
+if TYPE_CHECKING:
+    import datasets
 
 FORMATS: tuple[str, ...] = get_args(FileFormat)
 
@@ -245,13 +249,24 @@ def _read_parquet(path: Path) -> Iterator[Chunk]:
 
 
 def _read_hub(source: Source, root: Path, split: str) -> Iterator[Chunk]:
+    data = _load_hub(source, root, split)
+    decoders = _class_decoders(data.features)
+    for start in range(0, len(data), CHUNK):
+        batch = data[start : start + CHUNK]
+        for name, decode in decoders.items():
+            batch[name] = list(map(decode, batch[name]))
+        rows: list[list[Any] | None] = list(map(list, zip(*batch.values(), strict=True)))
+        yield Chunk(list(batch), rows, list(range(start + 1, start + 1 + len(rows))), [])
+
+
+def _load_hub(source: Source, root: Path, split: str) -> datasets.Dataset:
     import datasets
 
     local = root / str(source.hub)
     name = str(local) if local.is_dir() else str(source.hub)
     options = {"split": split, "revision": source.revision}
     try:
-        data = datasets.load_dataset(name, source.config, **options)
+        return datasets.load_dataset(name, source.config, **options)
     except Exception as error:  # `datasets` raises a dozen kinds, all of them about the name or the network
         location = f"hub:{source.hub}"
         if source.config:
@@ -262,25 +277,30 @@ def _read_hub(source: Source, root: Path, split: str) -> Iterator[Chunk]:
             "Check name, configuration and split; without network only a local folder or a cached data set works.",
             code="no-hub-dataset",
         ) from None
-    classes = {name: feature for name, feature in data.features.items() if isinstance(feature, datasets.ClassLabel)}
-    lists: dict[str, Any] = {}  # of classes
-    for name, feature in data.features.items():
-        if isinstance(getattr(feature, "feature", None), datasets.ClassLabel):
-            lists[name] = feature.feature
-    for start in range(0, len(data), CHUNK):
-        batch = data[start : start + CHUNK]
-        for name, feature in classes.items():
-            batch[name] = [_class_name(feature, number) for number in batch[name]]
-        for name, feature in lists.items():
-            batch[name] = [[_class_name(feature, number) for number in numbers] for numbers in batch[name]]
-        rows: list[list[Any] | None] = list(map(list, zip(*batch.values(), strict=True)))
-        yield Chunk(list(batch), rows, list(range(start + 1, start + 1 + len(rows))), [])
+
+
+def _class_decoders(features: datasets.Features) -> dict[str, Callable[[Any], Any]]:
+    """How the columns that hold numbers of classes, or lists of them, are read as names."""
+    from datasets import ClassLabel
+
+    decoders: dict[str, Callable[[Any], Any]] = {}
+    for name, feature in features.items():
+        inner = getattr(feature, "feature", None)
+        if isinstance(feature, ClassLabel):
+            decoders[name] = partial(_class_name, feature)
+        elif isinstance(inner, ClassLabel):
+            decoders[name] = partial(_class_names, inner)
+    return decoders
 
 
 def _class_name(feature: Any, number: int | None) -> str | None:
     if number is None or number < 0:  # -1 is how the hub writes 'no label'
         return None
     return feature.int2str(number)
+
+
+def _class_names(feature: Any, numbers: list[int | None] | None) -> list[str | None] | None:
+    return None if numbers is None else [_class_name(feature, number) for number in numbers]
 
 
 def _read_demo(task: str, split: str) -> Iterator[Chunk]:

@@ -86,18 +86,22 @@ def compare_entities(
     left = [entity for entity in labelled if entity not in predicted]
     errors: list[tuple[ErrorKind, Entity | None, Entity | None]] = []
     for guess in wrong:
-        overlapping = [true for true in left if true.first < guess.end and guess.first < true.end]
-        alike = [true for true in overlapping if true.type == guess.type]
-        if alike:
-            errors.append(("boundary", alike[0], guess))
+        overlapping = _overlapping(guess, left)
+        same_type = [true for true in overlapping if true.type == guess.type]
+        if same_type:
+            errors.append(("boundary", same_type[0], guess))
         elif overlapping:
             errors.append(("type", overlapping[0], guess))
         else:
             errors.append(("invented", None, guess))
     for true in left:
-        if not any(true.first < guess.end and guess.first < true.end for guess in wrong):
+        if not _overlapping(true, wrong):
             errors.append(("missed", true, None))
     return errors
+
+
+def _overlapping(entity: Entity, others: list[Entity]) -> list[Entity]:
+    return [other for other in others if other.first < entity.end and entity.first < other.end]
 
 
 def count_confusions(tagged: TaggedWords, errors: list[TagError]) -> Counter[tuple[str, str]]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from manyheads.config.recipe import Recipe
 from manyheads.config.task import TRAIN_KEYS, TREE_KEYS, Source, TaskSettings
-from manyheads.data.chunk import Chunk
 from manyheads.data.readers import find_file, name_lines, read_chunks
 from manyheads.data.recognise import label_look, recognise_columns
 from manyheads.data.table import Columns
@@ -112,17 +111,22 @@ def leaks_between(recipe: Recipe, row_groups: dict[str, str]) -> dict[str, str]:
 def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Columns:
     """The columns that the recipe names, completed by those that are recognised in the file."""
     label = tuple(settings.label) if isinstance(settings.label, list) else settings.label
-    declared = settings.kind and find_kind(settings.kind).word_columns
-    chunk = Chunk([], [], [], [])
-    if not (settings.text and label) or declared or settings.kind is None:
-        named = name_lines(source, tuple(settings.text), label) if settings.text else source
-        chunk = next(read_chunks(named, root, "train"))
+    may_tag = settings.kind is None or find_kind(settings.kind).word_columns
     if settings.text and label:
         columns = Columns(tuple(settings.text), label, settings.id)
+        if not may_tag:
+            return columns
+        chunk = next(read_chunks(name_lines(source, columns.text, label), root, "train"))
     else:
-        columns = recognise_columns(source, chunk, settings.text, label, settings.id, prefer_words=bool(declared))
-    looks = label_look(chunk, columns)
-    if declared or (settings.kind is None and looks != "other"):
-        rule: WordRule = "letters" if looks == "spans" else "edges"
-        return replace(columns, words=settings.words or rule)
-    return columns
+        named = name_lines(source, tuple(settings.text), label) if settings.text else source
+        chunk = next(read_chunks(named, root, "train"))
+        prefer_words = settings.kind is not None and may_tag
+        columns = recognise_columns(source, chunk, settings.text, label, settings.id, prefer_words=prefer_words)
+    return replace(columns, words=_word_rule(settings, label_look(chunk, columns))) if may_tag else columns
+
+
+def _word_rule(settings: TaskSettings, looks: str) -> WordRule | None:
+    """How texts are cut into words; None where labels are not of words."""
+    if settings.kind is None and looks == "other":
+        return None
+    return settings.words or ("letters" if looks == "spans" else "edges")
