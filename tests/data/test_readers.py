@@ -226,7 +226,7 @@ def test_a_bad_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize("name", ["x.dat", "x.json", "x", "x.gz", "x.xlsx.gz"])
 def test_unknown_endings_are_refused(tmp_path: Path, name: str) -> None:
     message = refusal(tmp_path, "text\na\n", name, code="unknown-format")
-    assert "Known: csv, tsv, jsonl, parquet, txt, trees, each optionally .gz. Say which it is" in message
+    assert "Known: csv, tsv, jsonl, parquet, txt, trees, conll, each optionally .gz. Say which it is" in message
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

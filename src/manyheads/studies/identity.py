@@ -147,7 +147,9 @@ class _Settings:
                 continue
             today = {**rules[key], **self.pinned.task_parts.get(key, {})}
             cases = open_cases(key, settings)
-            for case in today if cases is None else cases:
+            if cases is None:  # of a kind that came later only where a recipe names it: else no result would be found
+                cases = iter(self.before.task_parts[key])
+            for case in cases:
                 if case in today:
                     part = self._with_rule_options(today[case], family)
                     if part != self.before.task_parts[key].get(case):

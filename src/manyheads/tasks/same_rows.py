@@ -114,7 +114,7 @@ def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Column
     may_tag = settings.kind is None or find_kind(settings.kind).word_columns
     if settings.text and label:
         columns = Columns(tuple(settings.text), label, settings.id)
-        if not may_tag:
+        if not may_tag or (source.file is not None and find_file(source, root) is None):  # told when it is read
             return columns
         chunk = next(read_chunks(name_lines(source, columns.text, label), root, "train"))
     else:
