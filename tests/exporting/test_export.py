@@ -101,6 +101,10 @@ def test_labelled_files_are_evaluated_by_an_exported_model(toy_run: Path, tmp_pa
         (["--precision", "int8", "--float-layers", "9"], "no-such-layer", "layer 9"),
         (["--float-layers", "one"], "bad-option", "1,6"),
         (["--precision", "int8", "--check", "nowhere.csv"], "no-such-file", "nowhere.csv"),
+        (["--float-layers", "1"], "conflicting-options", "--precision int8"),
+        (["--task", "mood"], "conflicting-options", "--to transformers"),
+        (["--to", "sentence-transformers", "--task", "mood"], "conflicting-options", "--to transformers"),
+        (["--to", "cross-encoder", "--precision", "int8", "--layout", "padded"], "conflicting-options", "--layout"),
     ],
 )
 def test_bad_options_are_one_message(toy_run: Path, options: list[str], code: str, words: str) -> None:
@@ -109,6 +113,18 @@ def test_bad_options_are_one_message(toy_run: Path, options: list[str], code: st
     assert f"[{code}]" in printed.stderr
     assert words in printed.stderr
     assert "Traceback" not in printed.stderr
+
+
+def test_what_is_exported_already_is_one_message(exported: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="exported already") as fault:
+        export(exported, tmp_path / "again")
+    assert fault.value.code == "not-a-run"
+
+
+@pytest.mark.slow
+def test_help_says_all_of_it() -> None:
+    printed = manyheads("export", "--help")
+    assert "batch × length" in " ".join(printed.stdout.replace("│", " ").split())
 
 
 def test_int8_of_a_model_without_data_is_not_written(exported: Path, tmp_path: Path) -> None:
