@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from manyheads.model.folder import load_model, save_model
 from manyheads.tokens.packing import Sequence
 from running_server import RunningServer
 
+ROOT = Path(__file__).resolve().parents[2]
 PAIRS = list(zip(*SIDES, strict=True))
 MOODS = (("film", "good"), ("dog", "dull"))
 TEXTS = [f"the {noun} was {mood} {number}" for number in range(9) for noun, mood in MOODS]
@@ -101,6 +103,10 @@ def test_labelled_files_are_evaluated_by_an_exported_model(toy_run: Path, tmp_pa
         (["--precision", "int8", "--float-layers", "9"], "no-such-layer", "layer 9"),
         (["--float-layers", "one"], "bad-option", "1,6"),
         (["--precision", "int8", "--check", "nowhere.csv"], "no-such-file", "nowhere.csv"),
+        (["--float-layers", "1"], "conflicting-options", "--precision int8"),
+        (["--task", "mood"], "conflicting-options", "--to transformers"),
+        (["--to", "sentence-transformers", "--task", "mood"], "conflicting-options", "--to transformers"),
+        (["--to", "cross-encoder", "--precision", "int8", "--layout", "padded"], "conflicting-options", "--layout"),
     ],
 )
 def test_bad_options_are_one_message(toy_run: Path, options: list[str], code: str, words: str) -> None:
@@ -109,6 +115,18 @@ def test_bad_options_are_one_message(toy_run: Path, options: list[str], code: st
     assert f"[{code}]" in printed.stderr
     assert words in printed.stderr
     assert "Traceback" not in printed.stderr
+
+
+def test_what_is_exported_already_is_one_message(exported: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="exported already") as fault:
+        export(exported, tmp_path / "again")
+    assert fault.value.code == "not-a-run"
+
+
+@pytest.mark.slow
+def test_help_says_all_of_it() -> None:
+    printed = manyheads("export", "--help")
+    assert "batch × length" in " ".join(printed.stdout.replace("│", " ").split())
 
 
 def test_int8_of_a_model_without_data_is_not_written(exported: Path, tmp_path: Path) -> None:
@@ -206,6 +224,43 @@ def test_prediction_imports_no_torch(exported: Path) -> None:
         printed = subprocess.run(command, capture_output=True, text=True, check=False)
         assert printed.returncode == 0, printed.stderr
         assert "left out: same, near" in printed.stderr or "0." in printed.stdout
+
+
+ONLY = """
+import sys
+from manyheads.cli.app import app
+
+missing = {missing!r}
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in missing:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+app(sys.argv[1:], prog_name="manyheads")
+"""
+MODULES = {"scikit-learn": "sklearn", "PyYAML": "yaml"}  # that are called otherwise than their package
+
+
+@pytest.mark.slow
+def test_the_slim_environment_of_the_docs_predicts_and_evaluates(exported: Path, tmp_path: Path) -> None:
+    """Nothing that manyheads requires is imported but what docs/exporting.md says to install."""
+    page = (ROOT / "docs" / "exporting.md").read_text()
+    to_predict, to_evaluate = re.findall(r"^    pip install ((?:onnxruntime|scikit-learn) [^#\n]*)", page, re.M)
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    all_packages = {re.split("[=<>]", requirement)[0] for requirement in required} - {"huggingface-hub"}  # tokenizers'
+    data = tmp_path / "mood.csv"
+    data.write_text("text,label\na good film,a\na bad film,b\n")
+    for words, packages in (
+        (["predict", "--all", "--text", "a good film"], to_predict.split()),
+        (["evaluate", str(data)], [*to_predict.split(), *to_evaluate.split()]),
+    ):
+        left_out = sorted(MODULES.get(name, name.replace("-", "_")) for name in all_packages - set(packages))
+        assert "torch" in left_out
+        command = [sys.executable, "-c", ONLY.format(missing=left_out), words[0], str(exported), *words[1:]]
+        printed = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert printed.returncode == 0, printed.stderr
 
 
 @pytest.mark.slow

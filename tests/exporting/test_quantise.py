@@ -110,3 +110,12 @@ def test_layers_stay_in_float_where_asked() -> None:
     content = graph("encoder.layers.0", "Identity", 2)
     quantise(content, {}, float_layers=(1,))
     assert np.allclose(run(content, X)[0], X @ W, atol=1e-4)
+
+
+@pytest.mark.parametrize("before", ["Identity", "Gelu"])
+def test_nothing_is_stored_that_no_node_reads(before: str) -> None:
+    """ONNX Runtime warns of each such tensor whenever the model is opened."""
+    content = graph("encoder.layers.0", before, 2)
+    quantise(content, {})
+    read = {name for node in content.graph.node for name in node.input}
+    assert {tensor.name for tensor in content.graph.initializer} - read == set()

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from manyheads.inference.onnx_folder import Layout, Precision
 
 FORMS = ("onnx", "transformers", "cross-encoder", "sentence-transformers")
+FORMS_OF_A_TASK = ("transformers", "cross-encoder")
 PRECISIONS = ("fp32", "int8")
 LAYOUTS = ("packed", "padded")
+MOST_LOST = 0.005
+CHECK_ROWS = 2_000
 
 
 def export(
@@ -30,7 +33,7 @@ def export(
         str, typer.Option("--precision", help="fp32, or int8: a fourth of the size, and faster.")
     ] = "fp32",
     layout: Annotated[
-        str, typer.Option("--layout", help="packed, or padded: for runtimes that want [batch, length].")
+        str, typer.Option("--layout", help="packed, or padded: for runtimes that want batch × length.")
     ] = "packed",
     folder: Annotated[
         Path | None, typer.Option("--folder", help="Where to; by default RUN/exported-PRECISION.")
@@ -40,11 +43,11 @@ def export(
     ] = "",
     most_lost: Annotated[
         float, typer.Option("--most-lost", min=0, help="Of a task's primary metric; more is refused.")
-    ] = 0.005,
+    ] = MOST_LOST,
     check: Annotated[
         list[str] | None, typer.Option("--check", help="A labelled file to check it on; by default the run's dev.")
     ] = None,
-    check_rows: Annotated[int, typer.Option("--check-rows", min=1, help="Of each task, at most.")] = 2_000,
+    check_rows: Annotated[int, typer.Option("--check-rows", min=1, help="Of each task, at most.")] = CHECK_ROWS,
     model: ModelOption = None,
     imports: Imports = None,
     as_json: AsJson = False,
@@ -61,8 +64,23 @@ def export(
     _check_choice("--precision", precision, PRECISIONS)
     _check_choice("--layout", layout, LAYOUTS)
     layers = _read_layers(float_layers)
+    graph_options = {
+        "--precision": precision != "fp32",
+        "--layout": layout != "packed",
+        "--float-layers": bool(layers),
+        "--most-lost": most_lost != MOST_LOST,
+        "--check": bool(check),
+        "--check-rows": check_rows != CHECK_ROWS,
+    }
+    _refuse_unused(form, task, [option for option, given in graph_options.items() if given])
+    if layers and precision == "fp32":
+        raise UserError("export: --float-layers is of --precision int8.", code="conflicting-options")
     if form != "onnx":
-        print(_export_form(run, form, folder, task, model, tuple(imports or ())))
+        written = _export_form(run, form, folder, task, model, tuple(imports or ()))
+        if as_json:
+            print_json({"folder": str(written)})
+        else:
+            print(written)
         return
     from manyheads.exporting.folder import ExportSettings, as_lines
     from manyheads.exporting.folder import export as export_model
@@ -96,6 +114,16 @@ def _export_form(
 def _check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise UserError(f"export: {option}: no '{value}'.{nearest(value, choices)}", code="bad-option")
+
+
+def _refuse_unused(form: str, task: str | None, graph_options: list[str]) -> None:
+    """Options that this form would ignore."""
+    if task is not None and form not in FORMS_OF_A_TASK:
+        reason = f"--task is of --to {' and '.join(FORMS_OF_A_TASK)}; --to {form} holds the encoder of all tasks"
+        raise UserError(f"export: {reason}.", code="conflicting-options")
+    if form != "onnx" and graph_options:
+        reason = f"{', '.join(graph_options)}: of --to onnx; --to {form} holds the weights as they are"
+        raise UserError(f"export: {reason}.", code="conflicting-options")
 
 
 def _read_layers(text: str) -> tuple[int, ...]:

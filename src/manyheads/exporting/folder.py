@@ -26,7 +26,15 @@ from manyheads.exporting.readme import usage
 from manyheads.exporting.sensitivity import advise_layers
 from manyheads.inference.labelled_files import read_labelled_files
 from manyheads.inference.onnx_backend import OnnxBackend
-from manyheads.inference.onnx_folder import GRAPH_FILE, Description, Layout, Precision, frames_of, write_description
+from manyheads.inference.onnx_folder import (
+    GRAPH_FILE,
+    Description,
+    Layout,
+    Precision,
+    frames_of,
+    is_onnx_folder,
+    write_description,
+)
 from manyheads.inference.predictor import TOKENS_PER_PASS
 from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.folder import copy_tokenizer
@@ -118,6 +126,8 @@ def export(
 
 def model_folder_of(source: Path, model: str | None) -> Path:
     """A model folder itself, or that of a run."""
+    if is_onnx_folder(source):
+        raise UserError(f"export: {source} is exported already; name the run or its best/.", code="not-a-run")
     return source if is_model_folder(source) else source / (model or "best")
 
 

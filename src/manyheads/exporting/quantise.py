@@ -57,9 +57,11 @@ def quantise(
         nodes += rewriting.rewrite(node, channel_maxima) if node.name in names else [node]
     quantised = {node.input[1] for node in products}
     tensors = [tensor for tensor in content.graph.initializer if tensor.name not in quantised]
+    read = {name for node in nodes for name in node.input}  # ONNX Runtime warns of tensors that are not
+    stored = [tensor for tensor in rewriting.tensors if tensor.name in read]
     del content.graph.node[:], content.graph.initializer[:]
     content.graph.node.extend(nodes)
-    content.graph.initializer.extend([*tensors, *rewriting.tensors])
+    content.graph.initializer.extend([*tensors, *stored])
 
 
 class _Rewriting:
@@ -82,7 +84,6 @@ class _Rewriting:
         self.smoothing: dict[str, np.ndarray] = {}  # of each input c [in]
         self.made: set[str] = set()  # outputs of nodes so far
         self._store("int8/last", np.array([-1]))
-        self._store("int8/column", np.array([1]))
         self._store("int8/zero", np.array(128, dtype=np.uint8))
         self._store("int8/signed", np.array(1 / 127, dtype=np.float32))
         self._store("int8/unsigned", np.array(1 / 255, dtype=np.float32))

@@ -11,7 +11,7 @@ PAGE = """# {name}
 
 {kind} by manyheads; {precision}, {layout}. Tasks: {tasks}.
 
-    manyheads predict {folder} --text "…"        # also evaluate, serve; needs manyheads[onnx], and no torch
+    manyheads predict {folder} --all --text "…"        # also evaluate, serve; no torch is imported
 
 ## Without manyheads
 
