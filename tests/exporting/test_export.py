@@ -228,7 +228,7 @@ def test_prediction_imports_no_torch(exported: Path) -> None:
 
 ONLY = """
 import sys
-from manyheads.cli.app import app
+from manyheads.cli.app import main
 
 missing = {missing!r}
 
@@ -238,7 +238,7 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Missing())
-app(sys.argv[1:], prog_name="manyheads")
+main()
 """
 MODULES = {"scikit-learn": "sklearn", "PyYAML": "yaml"}  # that are called otherwise than their package
 
@@ -261,6 +261,10 @@ def test_the_slim_environment_of_the_docs_predicts_and_evaluates(exported: Path,
         command = [sys.executable, "-c", ONLY.format(missing=left_out), words[0], str(exported), *words[1:]]
         printed = subprocess.run(command, capture_output=True, text=True, check=False)
         assert printed.returncode == 0, printed.stderr
+    command[2] = ONLY.format(missing=["sklearn"])
+    printed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert printed.returncode == 2
+    assert printed.stderr.startswith("error: this needs the package 'sklearn'"), printed.stderr
 
 
 @pytest.mark.slow

@@ -71,10 +71,18 @@ def main() -> None:
     except Exception as fault:
         from manyheads.config.plugins import explain_fault
 
-        explained = explain_fault(fault)
+        explained = explain_fault(fault) or _missing_package(fault)
         if explained is None:
             raise  # a bug of ours: the traceback helps
         _fail(explained)
+
+
+def _missing_package(fault: Exception) -> UserError | None:
+    """Where manyheads was installed without its requirements, to run exported models alone."""
+    if not isinstance(fault, ModuleNotFoundError) or (fault.name or "manyheads").startswith("manyheads"):
+        return None
+    reason = f"this needs the package '{fault.name}', which is not installed; `pip install manyheads` brings all."
+    return UserError(reason, code="missing-package")
 
 
 def _fail(fault: UserError) -> NoReturn:
