@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from manyheads import Predictor
+from manyheads.encoder.onednn import fast_products  # as the server multiplies
 
 
 class OneByOne:
@@ -22,7 +23,8 @@ class OneByOne:
         taken: list[float] = []
         for text in texts:
             began = time.perf_counter()
-            self.predictor.predict_all([text])
+            with fast_products():
+                self.predictor.predict_all([text])
             taken.append(time.perf_counter() - began)
         return statistics.median(taken)
 
@@ -37,5 +39,6 @@ class AllAtOnce:
 
     def __call__(self, texts: list[str]) -> float:
         began = time.perf_counter()
-        self.predictor.predict(self.task, texts)
+        with fast_products():
+            self.predictor.predict(self.task, texts)
         return time.perf_counter() - began
