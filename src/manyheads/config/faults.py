@@ -49,7 +49,7 @@ def _join_choices(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Where a value may be of several types ('annealed', or a number), pydantic has a fault for each: made one."""
     joined: list[dict[str, Any]] = []
     for fault in faults:
-        *key, choice = fault["loc"]
+        *key, choice = fault["loc"] or ("",)  # nothing: of the whole file
         if joined and joined[-1]["loc"] == tuple(key) and CHOICE.fullmatch(str(choice)):
             joined[-1]["msg"] += " or " + fault["msg"].removeprefix("Input should be ")
         elif fault["type"] != "extra_forbidden" and CHOICE.fullmatch(str(choice)):
