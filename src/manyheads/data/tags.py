@@ -80,21 +80,19 @@ def as_bio(tags: Sequence[str], scheme: Scheme) -> tuple[list[str], int]:
     for tag in tags:
         prefix, entity_type = split_tag(tag) or (OUTSIDE, "")
         goes_on = prefix in "IE" and open_type == entity_type
-        if scheme == "BIOES" and open_type is not None and not goes_on:
-            repairs += 1  # without an end
-        if prefix == OUTSIDE:
-            converted.append(OUTSIDE)
-            open_type = None
-            continue
-        if prefix in "IE" and not goes_on and scheme != "IOB1":
-            repairs += 1  # without a beginning
-        converted.append(join_tag("I" if goes_on else "B", entity_type))
-        open_type = entity_type
-        if prefix in "ES":
-            open_type = None
+        repairs += _broken_rules(scheme, prefix, goes_on, open_type)
+        converted.append(OUTSIDE if prefix == OUTSIDE else join_tag("I" if goes_on else "B", entity_type))
+        open_type = None if prefix in (OUTSIDE, "E", "S") else entity_type
     if scheme == "BIOES" and open_type is not None:
         repairs += 1
     return converted, repairs
+
+
+def _broken_rules(scheme: Scheme, prefix: str, goes_on: bool, open_type: str | None) -> int:
+    """At a word: an entity before it without an end, and one that it goes on with but that nothing began."""
+    without_end = scheme == "BIOES" and open_type is not None and not goes_on
+    without_beginning = scheme != "IOB1" and prefix in "IE" and not goes_on
+    return without_end + without_beginning
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:

@@ -106,10 +106,9 @@ class PassLosses:
         per_word = words is not None and not loss.reads_sentences
         if self.teaching is not None and task in self.teaching:
             values = self.teaching.losses(loss, task, rows, outputs, labels, self.step)
-        elif words is not None and loss.reads_sentences:
-            values = loss(outputs, labels, words.counts)  # type: ignore[call-arg]
         else:
-            values = loss(outputs, labels)
+            counts = () if words is None or per_word else (words.counts,)
+            values = loss(outputs, labels, *counts)
         self._check_shape(task, values, len(labels) if per_word else len(rows), "word" if per_word else "example")
         if words is not None:
             values = self._per_example(task, words, values) if per_word else self._per_sentence(task, words, values)
