@@ -6,8 +6,8 @@ MKL uses AVX-512 on Intel's CPUs only. On an AMD EPYC oneDNN multiplies 2.1 to 2
 are; on Intel's both take the same time. oneDNN makes a kernel for every number of rows it meets, which takes less than
 a millisecond, and keeps the last thousand.
 
-Only inside `fast_products`: where teachers predicted by it, a distillation that was killed and resumed ended with other
-bits than one that was not. The products themselves were the same in every process and order that was tried.
+Only inside `fast_products`: caches of teachers' predictions and of frozen states do not yet know who multiplied, and
+mixing the two changes last bits. The products themselves are the same in every process and order.
 """
 
 from __future__ import annotations
