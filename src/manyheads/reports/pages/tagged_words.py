@@ -11,6 +11,8 @@ from manyheads.reports.tagged_words import (
     ERROR_KINDS,
     LISTED,
     NOTHING,
+    ErrorKind,
+    TagError,
     TaggedWords,
     confused_tags,
     count_confusions,
@@ -58,14 +60,16 @@ def tag_error_section(facts: RunFacts, task_name: str) -> Section:
     section = Section(f"errors-{task_name}", f"Where {task_name} is wrong")
     if tagged.task.labels.scheme == "plain":
         return section
-    errors = find_errors(tagged)
+    errors_by_kind: dict[ErrorKind, list[TagError]] = {}
+    for error in find_errors(tagged):
+        errors_by_kind.setdefault(error.kind, []).append(error)
     for kind, meaning in ERROR_KINDS.items():
-        of_kind = [error for error in errors if error.kind == kind]
-        if not of_kind:
+        errors = errors_by_kind.get(kind, [])
+        if not errors:
             continue
-        section.heading(f"{kind}: {meaning} ({len(of_kind):,})")
+        section.heading(f"{kind}: {meaning} ({len(errors):,})")
         rows: list[dict[str, object]] = []
-        for error in of_kind[:LISTED]:
+        for error in errors[:LISTED]:
             true = error.true.type if error.true else NOTHING
             predicted = error.predicted.type if error.predicted else NOTHING
             texts = example_texts([marked_text(tagged, error)])
