@@ -83,7 +83,7 @@ class Clients:
 
     def __init__(self, load: Load) -> None:
         self.load = load
-        self.requests = cycle([_request(load, body.encode()) for body in load.bodies])
+        self.requests = cycle([request_of(load, body.encode()) for body in load.bodies])
         self.measured = Measured()
         self.left = load.requests
         self.counting = False
@@ -188,7 +188,8 @@ class Clients:
         self.measured.megabytes_after = resident_megabytes(self.load.server)
 
 
-def _request(load: Load, body: bytes) -> bytes:
+def request_of(load: Load, body: bytes) -> bytes:
+    """All that is sent, so that one call sends it."""
     lines = [f"{load.method} {load.path} HTTP/1.1", f"Host: 127.0.0.1:{load.port}"]
     if body:
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]

@@ -42,9 +42,10 @@ def toy_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_toy_encoder(tmp_path_factory.mktemp("toy") / "encoder")
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Fixtures of whole modules too read nothing that the user's cache keeps."""
+    os.environ["MANYHEADS_CACHE"] = str(tmp_path_factory.getbasetemp() / "cache")
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:

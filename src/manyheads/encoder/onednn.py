@@ -1,4 +1,4 @@
-"""Products by oneDNN while requests are answered: MKL, torch's own for float32, leaves half of some CPUs unused.
+"""Products by oneDNN where no gradient is asked for: MKL, torch's own for float32, leaves half of some CPUs unused.
 
     y = f(x·Wᵀ + b), f: nothing, or gelu
 
@@ -6,15 +6,12 @@ MKL uses AVX-512 on Intel's CPUs only. On an AMD EPYC oneDNN multiplies 2.1 to 2
 are; on Intel's both take the same time. oneDNN makes a kernel for every number of rows it meets, which takes less than
 a millisecond, and keeps the last thousand.
 
-Only inside `fast_products`: caches of teachers' predictions and of frozen states do not yet know who multiplied, and
-mixing the two changes last bits. The products themselves are the same in every process and order.
+The products are the same in every process and order. MKL's differ from them in the last bits: a cache of what was
+computed names its `arithmetic`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -23,24 +20,12 @@ import torch
 from torch import Tensor
 
 CPU_INFO = Path("/proc/cpuinfo")
-_allowed: ContextVar[bool] = ContextVar("fast_products", default=False)
-
-
-@contextmanager
-def fast_products() -> Iterator[None]:
-    """Where the last bit of a prediction depends on what else is in its pass, and so is promised to nobody."""
-    token = _allowed.set(True)
-    try:
-        yield
-    finally:
-        _allowed.reset(token)
 
 
 def suits(x: Tensor) -> bool:
     """Whether oneDNN is to multiply these states. It knows no gradients, nothing of autocast, and no other runtime."""
     return (
-        _allowed.get()
-        and is_faster()
+        is_faster()
         and x.device.type == "cpu"
         and x.dtype == torch.float32
         and not (torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling())
@@ -56,6 +41,12 @@ def is_faster() -> bool:
         and torch.backends.cpu.get_cpu_capability() == "AVX512"
         and _maker() == "AuthenticAMD"
     )
+
+
+def arithmetic() -> str:
+    """Who computes float32 here: equal names, equal bits."""
+    maker = "oneDNN" if is_faster() else "MKL"
+    return f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {maker}"
 
 
 def _maker() -> str:

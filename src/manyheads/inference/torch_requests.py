@@ -11,7 +11,6 @@ from torch import Tensor
 
 from manyheads.data.dataset import Dataset
 from manyheads.data.words import TextWords
-from manyheads.encoder.onednn import fast_products
 from manyheads.inference.both_orders import mean_over_orders
 from manyheads.inference.calibration import calibrate
 from manyheads.inference.collector import make_collector
@@ -114,7 +113,6 @@ def _distinct_tokens(sequences: list[Sequence]) -> int:
 
 
 @torch.inference_mode()
-@fast_products()
 def answer(model: ManyHeads, prepared: list[Prepared]) -> list[Answer]:
     """Every task's predictions for the inputs that it reads, from one pass."""
     positions: dict[str, list[int]] = {}
@@ -147,7 +145,6 @@ def _describe(
 
 
 @torch.inference_mode()
-@fast_products()
 def embed(model: ManyHeads, prepared: list[Prepared]) -> np.ndarray:
     """[inputs, width] float32: mean token states."""
     tokens = pack([one_input.encoder_inputs for one_input in prepared], model.device)

@@ -17,6 +17,7 @@ from manyheads.config.part import dump_part
 from manyheads.config.training import Training, trainable_layers
 from manyheads.console import Reporter
 from manyheads.encoder.bert import Bert
+from manyheads.encoder.onednn import arithmetic
 from manyheads.errors import UserError
 from manyheads.model.multitask import ManyHeads, evaluating
 from manyheads.model.task_tokens import FrozenStates, TaskTokens
@@ -219,6 +220,6 @@ def _fingerprint(model: ManyHeads, entry: CacheEntry) -> str:
     encoding = json.dumps(dump_part(model.tasks[entry.task].encoding), sort_keys=True)
     columns = [column.fingerprint for column in entry.data.texts]
     digest.update(
-        json.dumps([columns, encoding, positions_needed, entry.layer, model.max_length, torch.__version__]).encode()
+        json.dumps([columns, encoding, positions_needed, entry.layer, model.max_length, arithmetic()]).encode()
     )
     return digest.hexdigest()[:32]

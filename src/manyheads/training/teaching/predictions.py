@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from manyheads.console import Reporter
+from manyheads.encoder.onednn import arithmetic
 from manyheads.errors import UserError
 from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.fingerprint import model_fingerprint
@@ -22,7 +23,7 @@ from manyheads.training.distributed import Processes
 from manyheads.training.teaching.teachers import Teacher
 
 CACHE_KIND = "teachers"
-LAYOUT = "1"  # changes with what is kept
+LAYOUT = "2"  # changes with what is kept
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,13 @@ class Prediction:
     tokens_per_pass: int
 
     def fingerprint(self) -> str:
-        """Changes with the teacher's model, the texts, and which of them it is asked about."""
+        """Changes with the teacher's model, the texts, which of them it is asked about, and who computes."""
         texts = [column.fingerprint for column in self.train.texts]
         rows_digest = hashlib.sha256(np.ascontiguousarray(self.rows).data)
         if self.train.words is not None:
             rows_digest.update(np.ascontiguousarray(self.train.words.values).data)
         rows = rows_digest.hexdigest()
-        key = [LAYOUT, model_fingerprint(self.teacher.folder), self.teacher.task.name, texts, rows]
+        key = [LAYOUT, arithmetic(), model_fingerprint(self.teacher.folder), self.teacher.task.name, texts, rows]
         return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
 
     def read(self, reporter: Reporter, processes: Processes) -> TeacherPredictions:
