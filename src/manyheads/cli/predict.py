@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from manyheads.inference.predictor import Predictor
     from manyheads.inference.scores import Scores
     from manyheads.inference.texts import FileLayout
+    from manyheads.runs.run import Run
     from manyheads.runs.splits import Split
 
 SHOWN_REASONS = 3  # why rows of a task were left out
@@ -69,11 +70,7 @@ def evaluate(
         predictor = open_predictor(run, model, imports or (), read_runtime(runtime))
         scores, about = predictor.evaluate(files or [], task, reporter=Reporter(quiet), **layout), predictor.about
     else:
-        from manyheads.runs.run import Run
-
-        if runtime is not None:
-            raise UserError(f"{run}: a run; --runtime is for exported models.", code="conflicting-options")
-        opened = Run(run, model or "best", imports or ())
+        opened = _open_run(run, model, imports, runtime)
         scores = opened.evaluate(files or None, cast("Split | None", split), task, Reporter(quiet), **layout)
         about = opened.about
     measured = "files" if files else split or "dev"
@@ -82,6 +79,14 @@ def evaluate(
     else:
         print_table(_score_lines(scores, measured), False)
     _say_left_out(scores)
+
+
+def _open_run(run: Path, model: str | None, imports: list[Path] | None, runtime: str | None) -> Run:
+    from manyheads.runs.run import Run
+
+    if runtime is not None:
+        raise UserError(f"{run}: a run; --runtime is for exported models.", code="conflicting-options")
+    return Run(run, model or "best", imports or ())
 
 
 def _check_has_data(run: Path) -> None:
