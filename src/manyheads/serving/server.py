@@ -25,8 +25,8 @@ from manyheads.serving.models import Source
 from manyheads.serving.protocol import GuardedProtocol
 
 LOGGER = logging.getLogger("manyheads.serve")
-# Python's 5 ms would be seen in every tail. While answers are written, a pass waits so long for each of the some hundred
-# calls of torch that it is made of: with 0.5 ms it was up to a tenth longer.
+# Python's 5 ms would be seen in every tail. While answers are written, each of the some hundred calls of torch that a
+# pass is made of waits so long for Python's lock: with 0.5 ms that was up to a tenth of the pass.
 SWITCH_SECONDS = 0.00005
 OTHER_FILES = 64  # that the process has open beside connections
 FEWEST_CONNECTIONS = 10
