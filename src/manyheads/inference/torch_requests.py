@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -22,7 +24,7 @@ from manyheads.inference.texts import Text, dataset_of_texts
 from manyheads.model.multitask import Inputs, ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.tasks.task import Task
-from manyheads.tokens.column import tokenise_once
+from manyheads.tokens.column import TokenColumn, tokenise_texts
 from manyheads.tokens.packing import Sequence, pack
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -50,26 +52,31 @@ def prepare(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
 def _prepare_for_tasks(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
     """Tasks that read a text the same way share its encoder inputs: most models have one way, however many heads."""
     tasks = inputs[0].tasks
-    first = next((task for task in tasks if task.kind.per_word), tasks[0])  # others can do with its tokens
-    tokens = TaskTokens(first, _dataset(inputs), model.tokenizer, cached=False)
+    tagging = next((task for task in tasks if task.kind.per_word), None)
+    tokens = TaskTokens(tagging, _dataset(inputs), model.tokenizer, cached=False) if tagging else None
+    columns = tokens.texts if tokens else _tokenise(model, inputs)  # without words there is no need of a dataset
     tasks_by_way: dict[tuple[object, ...], list[Task]] = {}
     for task in tasks:
         tasks_by_way.setdefault(way_of_reading(model, task), []).append(task)
     too_long = np.zeros(len(inputs), dtype=bool)
-    lengths = tuple(column.lengths for column in tokens.texts)
-    tokens_by_way: list[tuple[list[Task], TaskTokens]] = []
+    lengths = tuple(column.lengths for column in columns)
+    readers: list[tuple[list[Task], Callable[[int], list[Sequence]]]] = []
     for alike in tasks_by_way.values():
         if not alike[0].kind.per_word:  # which is read window by window
             encoding = model.head(alike[0].name).encoding
             too_long |= encoding.untruncated_length(lengths, model.tokenizer.special_tokens) > model.max_length
-        tokens_by_way.append((alike, tokens.of(alike[0])))
-    words_by_task = {task.name: task.kind.words(tokens.examples, task) for task in tasks if task.kind.per_word}
+            readers.append((alike, partial(_inputs_to_predict, model, alike[0], columns)))
+        elif tokens:
+            readers.append((alike, partial(tokens.of(alike[0]).inputs_to_predict, model)))
+    words_by_task = {}
+    if tokens:
+        words_by_task = {task.name: task.kind.words(tokens.examples, task) for task in tasks if task.kind.per_word}
     prepared: list[Prepared] = []
     for row, text_input in enumerate(inputs):
         sequences: dict[str, list[Sequence]] = {}
         read: list[Sequence] = []
-        for alike, way_tokens in tokens_by_way:
-            shared = way_tokens.inputs_to_predict(model, row)
+        for alike, read_row in readers:
+            shared = read_row(row)
             sequences.update(dict.fromkeys((task.name for task in alike), shared))
             read += shared
         words = {name: texts[row] for name, texts in words_by_task.items()}
@@ -79,9 +86,23 @@ def _prepare_for_tasks(model: ManyHeads, inputs: list[TextInput]) -> list[Prepar
     return prepared
 
 
+def _inputs_to_predict(model: ManyHeads, task: Task, columns: tuple[TokenColumn, ...], row: int) -> list[Sequence]:
+    """The encoder inputs of one text or pair; of a task with `both_orders` those of both, side by side."""
+    sequences = model.inputs(task.name, columns, row)
+    if task.both_orders:
+        sequences += model.inputs(task.name, columns, row, swapped=True)
+    return sequences
+
+
+def _tokenise(model: ManyHeads, inputs: list[TextInput]) -> tuple[TokenColumn, ...]:
+    columns: list[TokenColumn] = []
+    for side in zip(*(text_input.texts for text_input in inputs), strict=True):
+        columns.append(tokenise_texts([text.strip() for text in side], model.tokenizer))
+    return tuple(columns)
+
+
 def _prepare_to_embed(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
-    examples = _dataset(inputs)
-    tokens = tokenise_once(examples.texts[0], model.tokenizer)
+    (tokens,) = _tokenise(model, inputs)
     special_tokens = model.tokenizer.special_tokens
     prepared: list[Prepared] = []
     for row, text_input in enumerate(inputs):

@@ -81,9 +81,7 @@ class Answering:
         finally:
             self.requests -= 1
             pending.abandoned = True  # whatever is left in the queue is not encoded
-            watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watcher
+            watcher.cancel()  # which takes effect when the answer is on its way
 
     def _queue(self, pending: Pending, portion: list[Prepared], first_index: int, explain: bool) -> None:
         """A request is turned away before anything of it is in the queue, and then no more."""
