@@ -9,6 +9,7 @@ from typing import Any
 
 from manyheads.config.label_text import normalise
 from manyheads.config.task import Source
+from manyheads.data.choices import join_chunk
 from manyheads.data.chunk import Chunk
 from manyheads.data.labels import FAULT, YES, BadLabel, as_list
 from manyheads.data.readers import read_chunks
@@ -29,6 +30,9 @@ def usable_rows(
             if count and not chunk.cells:
                 continue
             check_columns(source, split, chunk, columns, location)
+            if columns.choices is not None:
+                label = columns.label if isinstance(columns.label, str) else None
+                chunk = join_chunk(chunk, columns.text, label, columns.choices)
             number = count + len(bad)  # rows that are left out still count: an id leads back to its row in the file
             piece = plain_rows(file, chunk, columns, number) or checked_rows(file, chunk, columns, number, bad)
             count += len(piece.lines)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from manyheads.config.task import TREE_KEYS, Source
+from manyheads.data.choices import ChoiceColumns
 from manyheads.data.readers import file_format, find_file
 from manyheads.data.words import WordRule
 from manyheads.errors import UserError
@@ -33,6 +34,7 @@ class Columns:
     label: str | tuple[str, ...] | None  # several: a yes-or-no column per class; None: labels are not wanted
     id: str | None  # None: 'id' where the file has it, else the row's number
     words: WordRule | None = None  # how plain texts are cut into words, where each word has a label; else None
+    choices: ChoiceColumns | None = None  # where the second text is a row's candidates
 
 
 def label_columns(columns: Columns) -> tuple[str, ...]:
@@ -42,6 +44,14 @@ def label_columns(columns: Columns) -> tuple[str, ...]:
     if isinstance(columns.label, str):
         return (columns.label,)
     return columns.label
+
+
+def text_columns(columns: Columns) -> tuple[str, ...]:
+    """The columns that texts are read from, candidates included."""
+    if columns.choices is None:
+        return columns.text
+    question = columns.choices.question
+    return (columns.text[0], *([question] if question else []), *columns.choices.candidates)
 
 
 class BadRow(NamedTuple):

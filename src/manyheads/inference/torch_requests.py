@@ -56,14 +56,12 @@ def _prepare_for_tasks(model: ManyHeads, inputs: list[TextInput]) -> list[Prepar
     for task in tasks:
         tasks_by_way.setdefault(way_of_reading(model, task), []).append(task)
     too_long = np.zeros(len(inputs), dtype=bool)
-    lengths = tuple(column.lengths for column in tokens.texts)
     tokens_by_way: list[tuple[list[Task], TaskTokens]] = []
     for alike in tasks_by_way.values():
-        if not alike[0].kind.per_word:  # which is read window by window
-            encoding = model.head(alike[0].name).encoding
-            too_long |= encoding.untruncated_length(lengths, model.tokenizer.special_tokens) > model.max_length
         tokens_by_way.append((alike, tokens.of(alike[0])))
-    words_by_task = {task.name: task.kind.words(tokens.examples, task) for task in tasks if task.kind.per_word}
+        if not alike[0].kind.per_word:  # which is read window by window
+            too_long |= tokens_by_way[-1][1].are_too_long(model)
+    words_by_task = {task.name: task.kind.words(tokens.examples, task) for task in tasks if task.kind.ragged}
     prepared: list[Prepared] = []
     for row, text_input in enumerate(inputs):
         sequences: dict[str, list[Sequence]] = {}
@@ -167,7 +165,7 @@ def explain(model: ManyHeads, prepared: Prepared) -> dict[str, Words]:
     spans = [text_spans[: model.max_length] for text_spans in spans]
     explained: dict[str, Words] = {}
     for task in prepared.tasks:
-        if not task.kind.per_word:
+        if not task.kind.ragged:
             weights = _token_weights(model, task, prepared.encoder_inputs[task.name], ids)
             explained[task.name] = _word_weights(prepared.texts, spans, weights)
     return explained

@@ -66,9 +66,15 @@ class Kind(ABC):
     problem_type: ClassVar[str | None] = None  # what transformers calls it; None: nothing
     figures: ClassVar[tuple[str, ...]]  # what a report draws of its predictions
     per_word: ClassVar[bool] = False  # labels and predictions are `Ragged`: each word of a text has one of its own
+    per_candidate: ClassVar[bool] = False  # a row's candidates are an encoder input each; exactly one of them is right
     word_columns: ClassVar[bool] = False  # whether its files may have lists of words, of tags, and of spans
     pooling: ClassVar[str | None] = None  # where a recipe names none; None: the encoding's
     calibration_metrics: ClassVar[tuple[str, ...]] = ()  # beside the plain loss, what tells whether a calibration helps
+
+    @property
+    def ragged(self) -> bool:
+        """Whether an example has as many predictions as words, or as candidates."""
+        return self.per_word or self.per_candidate
 
     # --- labels ---------------------------------------------------------------------------------------------------
 
@@ -161,6 +167,10 @@ class Kind(ABC):
         """A described prediction as a cell of a file."""
         return str(prediction)
 
+    def as_cell(self, described: dict[str, Any], task: Task) -> str:
+        """All that is described of an example as a cell of a file."""
+        return self.as_text(described["prediction"], task)
+
     def measured(self, predictions: Predictions, labels: Labels) -> tuple[Predictions, Labels]:
         """What metrics see: arrays as they are, and of ragged columns the values of all words end to end."""
         if isinstance(labels, Ragged):
@@ -194,8 +204,8 @@ class Kind(ABC):
     def why_not_taught_by(self, teacher: Task, task: Task) -> str | None:
         """Why the predictions of a teacher, a task of another model, cannot be this task's; None where they can."""
         theirs = teacher.kind
-        features = (theirs.has_classes, theirs.exclusive, theirs.per_word)
-        if features != (self.has_classes, self.exclusive, self.per_word):
+        features = (theirs.has_classes, theirs.exclusive, theirs.per_word, theirs.per_candidate)
+        if features != (self.has_classes, self.exclusive, self.per_word, self.per_candidate):
             return f"it is {theirs.called} there and {self.called} here"
         if len(teacher.columns.text) != len(task.columns.text):
             return f"it reads {_texts(teacher)} there and {_texts(task)} here"

@@ -75,6 +75,9 @@ def _why_texts_incompatible(task: Task) -> str | None:
 
 
 def _why_loss_incompatible(task: Task, loss: Any) -> str | None:
+    if task.kind.per_candidate and task.kind.label_type not in loss.label_types:
+        advice = task.kind.default_loss(task.labels)
+        return f"'{task.loss.name}' needs a label without candidates, this task is {task.kind.called}; use '{advice}'."
     if task.kind.word_columns and task.kind.label_type not in loss.label_types:
         advice = task.kind.default_loss(task.labels)
         return f"'{task.loss.name}' needs a label per text, this task is {task.kind.called}; use '{advice}'."
@@ -86,7 +89,9 @@ def _similarity_reasons(task: Task, loss: Any) -> Iterator[tuple[str, str]]:
     if not gives_similarity(task.encoding):
         return
     encoding = task.encoding.name
-    if not task.kind.reads_similarity(task):
+    if task.kind.per_candidate:
+        yield "encoding", f"'{encoding}' gives one similarity, {task.kind.called} needs a score; use 'cross'."
+    elif not task.kind.reads_similarity(task):
         yield (
             "encoding",
             f"'{encoding}' gives one similarity, which serves numbers or a classification of two classes; "

@@ -2,6 +2,7 @@
 
 from manyheads.parts.losses.base import Loss
 from manyheads.parts.losses.binary_cross_entropy import BinaryCrossEntropy
+from manyheads.parts.losses.choice_cross_entropy import ChoiceCrossEntropy
 from manyheads.parts.losses.cosent import CoSent
 from manyheads.parts.losses.cosine_embedding import CosineEmbedding
 from manyheads.parts.losses.crf import Crf
@@ -14,6 +15,7 @@ from manyheads.parts.losses.tag_cross_entropy import TagCrossEntropy
 
 __all__ = [
     "BinaryCrossEntropy",
+    "ChoiceCrossEntropy",
     "CoSent",
     "CosineEmbedding",
     "Crf",
