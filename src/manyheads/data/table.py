@@ -48,10 +48,16 @@ def label_columns(columns: Columns) -> tuple[str, ...]:
 
 def text_columns(columns: Columns) -> tuple[str, ...]:
     """The columns that texts are read from, candidates included."""
+    return question_columns(columns) + (() if columns.choices is None else columns.choices.candidates)
+
+
+def question_columns(columns: Columns) -> tuple[str, ...]:
+    """The text columns as a recipe names them: without candidates, which have a key of their own."""
     if columns.choices is None:
         return columns.text
-    question = columns.choices.question
-    return (columns.text[0], *([question] if question else []), *columns.choices.candidates)
+    if columns.choices.question is None:
+        return columns.text[:1]
+    return (columns.text[0], columns.choices.question)
 
 
 class BadRow(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from manyheads.data.table import text_columns
+from manyheads.data.table import question_columns, text_columns
 from manyheads.data.words import join_words
 from manyheads.errors import UserError, nearest
 from manyheads.inference.prepared import TextInput
@@ -203,10 +203,8 @@ class Reader:
 
 def _read_choice(row: dict[str, Any], number: int, task: Task) -> TextInput:
     """A question, with its context if the task has one, and candidates: a list, or a column each."""
-    names = text_columns(task.columns)
     assert task.columns.choices is not None
-    own = task.columns.choices.candidates
-    texts = names[: len(names) - len(own)]
+    texts, own = question_columns(task.columns), task.columns.choices.candidates
     candidates = row[own[0]] if len(own) == 1 else [row[name] for name in own]
     try:
         joined = choice_texts([(*(row[name] for name in texts), candidates)], task)[0]
