@@ -34,8 +34,8 @@ from manyheads.tokens.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.numeric
 KEYS = {"encodings": "encoding", "pooling": "pooling", "heads": "head", "outputs": "output", "losses": "loss"}
-# those of candidates have values per row of several outputs: tests/parts/kinds/test_multiple_choice.py
-LOSSES = [part for part in parts("losses") if part.factory.label_types != ("candidate",)]
+# those with a value per row of several outputs: tests/parts/kinds/test_multiple_choice.py, test_answer_span.py
+LOSSES = [part for part in parts("losses") if part.factory.label_types not in (("candidate",), ("answer",))]
 LEARNING = [part for family in KEYS for part in parts(family) if family != "losses" or part in LOSSES]
 
 

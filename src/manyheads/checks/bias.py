@@ -41,8 +41,8 @@ def probe_bias(predictor: Predictor) -> BiasProbe:
         for task in predictor.tasks.values():
             if len(task.columns.text) != text_count:
                 continue
-            if task.kind.per_word or task.kind.per_candidate:
-                probe.left_out[task.name] = UNSEEN if task.kind.per_word else UNASKED
+            if task.kind.ragged:
+                probe.left_out[task.name] = UNASKED if task.kind.per_candidate else UNSEEN
             else:
                 tasks.append(task)
         if not tasks:

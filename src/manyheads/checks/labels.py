@@ -58,6 +58,11 @@ def check_balance(split: Split, reader: LabelReader, train: Split) -> Iterator[F
     """Of usable rows only."""
     if find_kind(reader.kind).has_classes:
         yield from _check_classes(split, reader, train)
+    elif find_kind(reader.kind).per_token:
+        none = sum(label == "[]" for label in split.usable_labels)
+        count = len(split.usable_labels)
+        message = f"Labels of {split.name}: {none:,} of {count:,} questions have no answer in their text."
+        yield Finding(split.task, split.name, "balance", "note", count, count, message)
     elif find_kind(reader.kind).per_candidate:
         yield _describe_places(split, reader)
     else:

@@ -11,6 +11,7 @@ import yaml
 
 from manyheads.config.task import Source
 from manyheads.data.advice import guess_label, guess_texts, layout_advice, shown_names
+from manyheads.data.answers import AnswerColumns, looks_like_answers
 from manyheads.data.choices import ChoiceColumns
 from manyheads.data.chunk import Chunk
 from manyheads.data.readers import source_name
@@ -91,6 +92,30 @@ def recognise_choices(
     return Columns((texts[0], candidates[0]), label, id_column, choices=choices)
 
 
+def recognise_answers(
+    chunk: Chunk, text: list[str] | None, label: str | list[str] | None, id_column: str | None, named: bool
+) -> Columns | None:
+    """The columns of a question, a text and answers in it; None where they are not recognised. `named`: the recipe says
+    that there are some."""
+    names = set(filter(None, chunk.columns))
+    texts = tuple(text or ())
+    if not texts and "question" in names:
+        context = _first_of(CONTEXT_NAMES, names)
+        texts = ("question", context) if context else ()
+    if len(texts) != 2:
+        return None
+    label = label or _first_of(("answers", "answer"), names.difference(texts))
+    if not isinstance(label, str) or label not in names:
+        return None
+    start = "answer_start" if "answer_start" in names and label != "answer_start" else None
+    if start is None and not named:
+        index = chunk.columns.index(label)
+        cells = [row[index] for row in chunk.cells[:LOOKED_AT] if row is not None and row[index]]
+        if not cells or not all(map(looks_like_answers, cells)):
+            return None
+    return Columns(texts, label, id_column, answers=AnswerColumns(start))
+
+
 def _has_lists(chunk: Chunk, name: str) -> bool:
     """Whether the first rows have lists of texts there."""
     index = chunk.columns.index(name)
@@ -150,7 +175,8 @@ def _cannot_tell(role: str, likely_names: list[str], source: Source, chunk: Chun
 
 def check_columns(source: Source, split: str, chunk: Chunk, columns: Columns, location: str) -> None:
     """A column that the file does not have is an error that names those it has."""
-    for name in (*text_columns(columns), *label_columns(columns), columns.id):
+    start = columns.answers.start if columns.answers is not None and columns.label is not None else None
+    for name in (*text_columns(columns), *label_columns(columns), start, columns.id):
         if name is not None and name not in chunk.columns:
             known_columns = nearest(name, shown_names(chunk))
             advice = layout_advice(source, chunk)

@@ -12,6 +12,7 @@ from itertools import chain, islice
 import numpy as np
 
 from manyheads.parts.metrics import measured_by, metric_name, score
+from manyheads.parts.metrics.answers import answer_values
 from manyheads.seeding import generator
 from manyheads.tasks.kind import Labels, Predictions
 from manyheads.tasks.task import Task
@@ -63,6 +64,10 @@ def drawn_metrics(
             drawn[metric] = _correlations(predictions.astype(np.float64), labels.astype(np.float64), dev)
         elif metric in ("macro-f1", "micro-f1") and isinstance(labels, np.ndarray):
             drawn[metric] = _f1_scores(task, metric, predictions, labels, dev)
+        elif metric in ("answer-f1", "answer-exact-match"):
+            values = answer_values(metric, predictions, labels, task).astype(np.float32)
+            sums = [counts @ values for counts in _blocks_of_counts(dev, len(values))]
+            drawn[metric] = np.concatenate(sums).astype(np.float64) / len(values)
         else:
             slow.append(metric)
     if slow:

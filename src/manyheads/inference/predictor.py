@@ -165,7 +165,7 @@ class Predictor:
         chosen, source = self.task(task), source_of_file(file, layout)
         columns = text_columns_of_task(source, chosen, text_columns)
         own = chosen.columns
-        examples = dataset_of_file(source, columns, own.id, own.words, own.choices)
+        examples = dataset_of_file(source, columns, own.id, own.words, own.choices, own.answers)
         return examples.ids.to_pylist(), self.predict_dataset([chosen], examples, reporter)[chosen.name]
 
     def predict_file_all(
@@ -186,7 +186,8 @@ class Predictor:
         columns = text_columns_of_file(source, self.tasks.values(), text_columns)
         chosen = self._tasks_for(len(columns))
         words = next((task.columns.words for task in chosen if task.columns.words), None)
-        examples = dataset_of_file(source, columns, id_column_of_file(source, chosen), words)
+        answers = next((task.columns.answers for task in chosen if task.columns.answers), None)
+        examples = dataset_of_file(source, columns, id_column_of_file(source, chosen), words, answers=answers)
         return examples.ids.to_pylist(), self.predict_dataset(chosen, examples, reporter)
 
     def _tasks_with_candidates(self, source: Source) -> list[Task]:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from manyheads.config.task import FileFormat, Quoting, Source
 from manyheads.data.advice import layout_advice, shown_names
+from manyheads.data.answers import AnswerColumns
 from manyheads.data.choices import ChoiceColumns, join_candidates
 from manyheads.data.chunk import Chunk
 from manyheads.data.dataset import Dataset, label_rows, read_rows
@@ -54,7 +55,7 @@ def dataset_of_texts(texts: Sequence[Text | list[str]], text_count: int, reader:
             raise UserError(f"input {number}: {reader} takes {takes}, found {len(sides)}.", code="bad-text")
         for column, side in zip(columns, sides, strict=True):
             column.append(_checked(side, number))
-        indents.append(len(sides[0]) - len(sides[0].lstrip()))
+        indents.append(len(sides[-1]) - len(sides[-1].lstrip()))
     count = len(columns[0])
     sides_as_strings = tuple(map(Strings.of, columns))
     ids = Strings.of(map(str, range(count)))
@@ -130,9 +131,10 @@ def dataset_of_file(
     id_column: str | None,
     words: WordRule | None = None,
     choices: ChoiceColumns | None = None,
+    answers: AnswerColumns | None = None,
 ) -> Dataset:
     """The texts of a file in its order; labels, if it has any, are not read."""
-    columns = Columns(text_columns, None, None if is_lines(source) else id_column, words, choices)
+    columns = Columns(text_columns, None, None if is_lines(source) else id_column, words, answers, choices)
     rows = read_rows([source], Path.cwd(), "test", columns, str(source.file))
     return label_rows(rows, None, None, str(source.file))
 

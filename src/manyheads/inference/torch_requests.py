@@ -50,7 +50,7 @@ def prepare(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
 def _prepare_for_tasks(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
     """Tasks that read a text the same way share its encoder inputs: most models have one way, however many heads."""
     tasks = inputs[0].tasks
-    first = next((task for task in tasks if task.kind.per_word), tasks[0])  # others can do with its tokens
+    first = next((task for task in tasks if task.kind.in_windows), tasks[0])  # others can do with its tokens
     tokens = TaskTokens(first, _dataset(inputs), model.tokenizer, cached=False)
     tasks_by_way: dict[tuple[object, ...], list[Task]] = {}
     for task in tasks:
@@ -59,9 +59,9 @@ def _prepare_for_tasks(model: ManyHeads, inputs: list[TextInput]) -> list[Prepar
     tokens_by_way: list[tuple[list[Task], TaskTokens]] = []
     for alike in tasks_by_way.values():
         tokens_by_way.append((alike, tokens.of(alike[0])))
-        if not alike[0].kind.per_word:  # which is read window by window
+        if not alike[0].kind.in_windows:  # which is read window by window
             too_long |= tokens_by_way[-1][1].are_too_long(model)
-    words_by_task = {task.name: task.kind.words(tokens.examples, task) for task in tasks if task.kind.ragged}
+    words_by_task = {task.name: tokens.of(task).spans() for task in tasks if task.kind.ragged}
     prepared: list[Prepared] = []
     for row, text_input in enumerate(inputs):
         sequences: dict[str, list[Sequence]] = {}
@@ -139,7 +139,8 @@ def _describe(
     predicted = predict_outputs(model.head(task.name).loss, outputs.float(), counts).cpu().numpy()
     collector = make_collector(task, len(inputs))
     collector.add(list(range(len(inputs))), mean_over_orders(task, predicted), counts)
-    return describe(task, calibrate(task, task.kind.in_label_units(collector.result(), task)), words)
+    result = task.kind.read_out(collector.result(), task, words)
+    return describe(task, calibrate(task, task.kind.in_label_units(result, task)), words)
 
 
 @torch.inference_mode()

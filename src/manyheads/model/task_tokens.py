@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from manyheads.data.dataset import Dataset
+from manyheads.data.words import TextWords
 from manyheads.errors import UserError
+from manyheads.model.answer_windows import answer_places, answer_windows
 from manyheads.model.candidates import Candidates
 from manyheads.model.multitask import ManyHeads
 from manyheads.storage.ragged import Column, Ragged
@@ -61,7 +63,7 @@ class TaskTokens:
             self.candidates = Candidates.of(examples.texts[1], lambda column: to_tokens(column, tokenizer))
             self.texts: tuple[TokenColumn, ...] = (to_tokens(examples.texts[0], tokenizer), self.candidates.rows)
         else:
-            self.texts = tuple(to_tokens(column, tokenizer, task.kind.per_word) for column in examples.texts)
+            self.texts = tuple(to_tokens(column, tokenizer, task.kind.in_windows) for column in examples.texts)
         self.words = self._find_words()
         # as the loss sees them; end to end where rows have several
         self.labels: Tensor | None = None
@@ -70,6 +72,9 @@ class TaskTokens:
 
     def _read_labels(self) -> None:
         if self.examples.labels is None:
+            return
+        if self.task.kind.per_token:
+            self.labels = torch.from_numpy(answer_places(self.examples.labels, self.texts[1]))
             return
         labels = self.task.kind.targets(self.examples.labels, self.task)
         if isinstance(labels, Ragged):
@@ -135,6 +140,20 @@ class TaskTokens:
                 )
         return words
 
+    def spans(self, rows: np.ndarray | None = None) -> list[TextWords]:
+        """What predictions of some rows are about: their words, or candidates, or tokens, and where those stand."""
+        examples = self.examples if rows is None else self.examples.take(rows)
+        texts = self.task.kind.words(examples, self.task)
+        if not self.task.kind.per_token:
+            return texts
+        numbers = range(len(self)) if rows is None else rows.tolist()
+        with_tokens: list[TextWords] = []
+        for row, text in zip(numbers, texts, strict=True):
+            offsets = self.texts[1].offsets_of(row)
+            assert offsets is not None
+            with_tokens.append(replace(text, spans=[(start, end) for start, end in offsets.tolist()]))
+        return with_tokens
+
     def count_words(self, rows: np.ndarray) -> int:
         """How many words some rows have, whose labels are their own."""
         assert self.words is not None
@@ -167,6 +186,8 @@ class TaskTokens:
             return model.inputs(self.task.name, self.texts, row, self.row_group, swapped=True)
         if self.candidates is not None:
             return self._with_states(self._candidate_inputs(model, row), row)
+        if self.task.kind.per_token:
+            return self._with_states(answer_windows(model, self.task.name, self.texts, row, self.row_group), row)
         if self.words is None:
             return self._with_states(model.inputs(self.task.name, self.texts, row, self.row_group), row)
         return self._windows(model, row)

@@ -9,7 +9,7 @@ from manyheads.config.recipe import Recipe
 from manyheads.config.task import TRAIN_KEYS, TREE_KEYS, Source, TaskSettings
 from manyheads.data.advice import shown_names
 from manyheads.data.readers import find_file, name_lines, read_chunks, source_name
-from manyheads.data.recognise import label_look, recognise_choices, recognise_columns
+from manyheads.data.recognise import label_look, recognise_answers, recognise_choices, recognise_columns
 from manyheads.data.table import Columns, text_columns
 from manyheads.data.words import WordRule
 from manyheads.errors import UserError
@@ -114,6 +114,9 @@ def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Column
     choices = _choice_columns(settings, source, root)
     if choices is not None:
         return choices
+    answers = _answer_columns(settings, source, root)
+    if answers is not None:
+        return answers
     label = tuple(settings.label) if isinstance(settings.label, list) else settings.label
     may_tag = settings.kind is None or find_kind(settings.kind).word_columns
     if settings.text and label:
@@ -149,6 +152,27 @@ def _choice_columns(settings: TaskSettings, source: Source, root: Path) -> Colum
             f"{source_name(source, 'train')}: a multiple choice needs a question, candidates and a label. Name them: "
             f"`text: question`, `candidates: choices` (a column of lists) or `candidates: [A, B, C]`, `label: answer`. "
             f"Columns: {names}.",
+            code="no-column",
+        )
+    return columns
+
+
+def _answer_columns(settings: TaskSettings, source: Source, root: Path) -> Columns | None:
+    """Those of a search for answers, where the recipe or the file says so; else None."""
+    is_search = settings.kind is not None and find_kind(settings.kind).per_token
+    if not is_search and (settings.kind is not None or isinstance(settings.label, list)):
+        return None
+    if not is_search and source.file is not None and find_file(source, root) is None:
+        return None  # told when it is read
+    if not is_search and settings.text is not None and len(settings.text) != 2:
+        return None
+    chunk = next(read_chunks(source, root, "train"))
+    columns = recognise_answers(chunk, settings.text, settings.label, settings.id, named=is_search)
+    if columns is None and is_search:
+        names = ", ".join(shown_names(chunk))
+        raise UserError(
+            f"{source_name(source, 'train')}: a search for answers needs a question, a text and answers. Name them: "
+            f"`text: [question, context]`, `label: answers`. Columns: {names}.",
             code="no-column",
         )
     return columns

@@ -205,10 +205,8 @@ def random_predictions(task: Task, seed: int) -> np.ndarray:
     return chances if task.kind.name == "multi-label" else chances / chances.sum(axis=1, keepdims=True)
 
 
-# those of candidates: tests/parts/kinds/test_multiple_choice.py
-OF_ARRAYS = [part for part in METRICS if part.factory.label_types != ("candidate",)]
-    part for part in METRICS if part.factory.label_types != ("candidate",)
-]  # see kinds/test_multiple_choice.py
+# those of candidates and answers: tests/parts/kinds/test_multiple_choice.py, test_answer_span.py
+OF_ARRAYS = [part for part in METRICS if part.factory.label_types not in (("candidate",), ("answer",))]
 
 
 @pytest.mark.parametrize("part", OF_ARRAYS, ids=lambda part: part.name)
@@ -253,6 +251,7 @@ def test_metrics_and_their_papers() -> None:
         **dict.fromkeys(("kappa", "class-mae", "spearman", "mae", "token-accuracy"), ""),
         **dict.fromkeys(("entity-f1", "entity-precision", "entity-recall"), ""),
         **dict.fromkeys(("entity-macro-f1", "entity-f1-per-type", "reciprocal-rank"), ""),
+        **dict.fromkeys(("answer-f1", "answer-exact-match"), ""),
     }
 
 

@@ -11,6 +11,7 @@ from manyheads.parts.losses.dual_cross_entropy import DualCrossEntropy
 from manyheads.parts.losses.mse import MeanSquaredError
 from manyheads.parts.losses.ordinal_log_loss import OrdinalLogLoss
 from manyheads.parts.losses.pearson_loss import PearsonLoss
+from manyheads.parts.losses.span_cross_entropy import SpanCrossEntropy
 from manyheads.parts.losses.tag_cross_entropy import TagCrossEntropy
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "MeanSquaredError",
     "OrdinalLogLoss",
     "PearsonLoss",
+    "SpanCrossEntropy",
     "TagCrossEntropy",
 ]

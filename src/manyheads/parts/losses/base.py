@@ -19,6 +19,7 @@ ClassName = Annotated[str, BeforeValidator(normalise)]  # YAML reads 0 and true 
 NEEDED: dict[tuple[LabelType, ...], str] = {
     ("word tags",): "tags of words",
     ("candidate",): "candidates to choose from",
+    ("answer",): "answers in a text",
 }
 Weights = Literal["balanced"] | list[float] | dict[ClassName, float]
 

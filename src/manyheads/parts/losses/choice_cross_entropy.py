@@ -35,7 +35,7 @@ class ChoiceCrossEntropy(Loss):
 
     def __call__(self, outputs: Tensor, labels: Tensor, counts: Tensor) -> Tensor:  # type: ignore[override]
         """Outputs of the candidates of all rows, the right ones' numbers, how many each row has → a value per row."""
-        logs, present = _log_probabilities(outputs, counts)
+        logs, present = log_probabilities(outputs[:, 0], counts)
         right = logs.gather(1, labels[:, None])[:, 0]
         if not self.label_smoothing:
             return -right
@@ -44,7 +44,7 @@ class ChoiceCrossEntropy(Loss):
 
     def predict(self, outputs: Tensor, counts: Tensor) -> Tensor:  # type: ignore[override]
         """[candidates] probabilities, which add up to 1 over those of a row."""
-        logs, present = _log_probabilities(outputs, counts)
+        logs, present = log_probabilities(outputs[:, 0], counts)
         return logs.exp()[present]
 
     def one_by_one(self, outputs: Tensor, right: Tensor) -> Tensor:
@@ -52,10 +52,10 @@ class ChoiceCrossEntropy(Loss):
         return F.binary_cross_entropy_with_logits(outputs[:, 0], right.to(outputs.dtype), reduction="none")
 
 
-def _log_probabilities(outputs: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+def log_probabilities(scores: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """[rows, most candidates] log-softmax over each row's own, −∞ behind them; and which are there."""
     most = int(counts.max())
-    present = torch.arange(most, device=outputs.device)[None, :] < counts[:, None]
-    padded = outputs.new_full((len(counts), most), float("-inf"))
-    padded = padded.masked_scatter(present, outputs[:, 0])
+    present = torch.arange(most, device=scores.device)[None, :] < counts[:, None]
+    padded = scores.new_full((len(counts), most), float("-inf"))
+    padded = padded.masked_scatter(present, scores)
     return padded.log_softmax(dim=1), present

@@ -23,6 +23,7 @@ CLASS_SET: tuple[LabelType, ...] = ("class set",)
 ANY_CLASSES = (*ONE_CLASS, *CLASS_SET)
 NUMBER: tuple[LabelType, ...] = ("number",)
 TAGS: tuple[LabelType, ...] = ("word tags",)
+ANSWERS: tuple[LabelType, ...] = ("answer",)
 CANDIDATES: tuple[LabelType, ...] = ("candidate",)
 
 
@@ -108,6 +109,8 @@ def _needed(label_types: tuple[LabelType, ...]) -> str:
         needs.append("numbers")
     if "candidate" in label_types and "class" not in label_types:
         needs.append("candidates")
+    if "answer" in label_types:
+        needs.append("answers in a text")
     if "word tags" in label_types:
         needs.append("tags of words")
     return " or ".join(needs)
