@@ -15,6 +15,7 @@ from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
 from manyheads.inference.prediction_files import read_dev_predictions
 from manyheads.parts.metrics import primary
+from manyheads.reports.answers import AnswersFound
 from manyheads.reports.choices import Choices
 from manyheads.reports.dev_texts import add_texts
 from manyheads.reports.sentence_space import SentenceSpace, compare_spaces
@@ -213,6 +214,17 @@ class RunFacts:
                 choices[task_name] = Choices(task, predictions, labels)
         self.notes += add_texts(choices, [self.folder], self.run.recipe)
         return choices
+
+    @cached_property
+    def answers(self) -> dict[str, AnswersFound]:
+        """The same of every task that finds answers in a text."""
+        answers: dict[str, AnswersFound] = {}
+        for task_name, task in self.tasks.items():
+            labels, predictions = (self.tensors.get(f"{task_name}.{name}") for name in ("labels", "predictions"))
+            if task.kind.per_token and isinstance(labels, Ragged) and isinstance(predictions, Ragged):
+                answers[task_name] = AnswersFound(task, predictions, labels)
+        self.notes += add_texts(answers, [self.folder], self.run.recipe)
+        return answers
 
     # --- other runs ----------------------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ def baseline_task(task: Task, model: ManyHeads) -> Task:
         pooling = PartConfig(name="mean")
     return replace(
         task,
-        encoding=PartConfig(name=BASELINE_ENCODINGS[len(task.columns.text)]),
+        encoding=PartConfig(name="cross" if task.kind.per_token else BASELINE_ENCODINGS[len(task.columns.text)]),
         pooling=pooling,
         head=PartConfig(name="linear"),
         output=PartConfig(name="raw"),
