@@ -31,6 +31,7 @@ from manyheads.parts.samplers import Batch
 from manyheads.parts.scalarizers import Sum
 from manyheads.storage.ragged import Ragged
 from manyheads.tasks.load import load_tasks
+from manyheads.tasks.teacher_faults import taught_faults
 from manyheads.training.gradients.backward import Backward
 from manyheads.training.gradients.combination import Combination
 from manyheads.training.setup import assemble
@@ -270,6 +271,13 @@ def test_a_resumed_training_is_the_same(choosing: Callable[..., Path], toy_data:
     assert resumed.returncode == 0, resumed.stderr
     for name in ("best/heads.safetensors", "best/model.safetensors", "dev.safetensors"):
         assert (runs / "whole" / name).read_bytes() == (runs / "parted" / name).read_bytes()
+
+
+def test_teachers_are_refused_without_advice_that_does_not_exist() -> None:
+    [fault] = taught_faults([choice_task()])
+    assert fault.reason == (
+        "'choice-cross-entropy' has no formula for what a teacher predicts; give the task no teachers (distill.tasks)."
+    )
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
