@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from manyheads.inference.texts import FileLayout
     from manyheads.runs.run import Run
     from manyheads.runs.splits import Split
+    from manyheads.tasks.task import Task
 
 SHOWN_REASONS = 3  # why rows of a task were left out
 
@@ -141,7 +142,11 @@ def predict(
         str | None, typer.Option("--task", "-t", help="Which task; needed where there are several.")
     ] = None,
     text: Annotated[
-        list[str] | None, typer.Option("--text", help="A text; may be repeated. Pair tasks take them two by two.")
+        list[str] | None,
+        typer.Option(
+            "--text",
+            help="A text; may be repeated. Pair tasks take them two by two; a choice is a question, then candidates.",
+        ),
     ] = None,
     text_column: Annotated[
         list[str] | None,
@@ -190,7 +195,11 @@ def _predict_texts(predictor: Predictor, task: str | None, texts: list[str] | No
         by_task = predictor.predict_all(_split_pairs(lines, any("\t" in line for line in lines)))
         _print_every_task(predictor, _numbers(lines), by_task, as_json)
         return
-    predictions = predictor.predict(task, _read_texts(texts, predictor.task(task).pair))
+    chosen = predictor.task(task)
+    if chosen.kind.per_candidate:
+        predictions = predictor.predict(chosen.name, _read_choices(texts, chosen))
+    else:
+        predictions = predictor.predict(task, _read_texts(texts, chosen.pair))
     _print_predictions(_numbers(predictions), predictions, as_json, with_ids=False)
 
 
@@ -241,6 +250,8 @@ def _print_every_task(
         if predictor.tasks[left_out[0]].pair:
             takes, given = "pairs", "single texts"
         reason = f"they take {takes}, and these are {given}"
+        if any(predictor.tasks[name].kind.per_candidate for name in (*left_out, *predictions)):
+            given, reason = "others", "they take other texts than these, or other columns"
         if given == "single texts":
             reason += " (of a FILE, name two columns: --text-column)"
         print(f"left out: {', '.join(left_out)}: {reason}", file=sys.stderr)
@@ -273,6 +284,14 @@ def _read_texts(texts: list[str] | None, pair: bool) -> list[Any]:
     if sys.stdin.isatty():
         print("One text per line, pairs separated by a tab; end with Ctrl-D.", file=sys.stderr)
     return _split_pairs(_stdin_lines(), pair)
+
+
+def _read_choices(texts: list[str] | None, task: Task) -> list[Any]:
+    """One question and its candidates from --text, else one from each line of stdin, with tabs between."""
+    assert task.columns.choices is not None
+    before = 1 if task.columns.choices.question is None else 2  # texts before the first candidate
+    lines = [texts] if texts else [line.split("\t") for line in _stdin_lines()]
+    return [(*line[:before], line[before:]) for line in lines]
 
 
 def _stdin_lines() -> list[str]:

@@ -11,7 +11,7 @@ from manyheads.data.advice import layout_advice, shown_names
 from manyheads.data.chunk import Chunk
 from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows
 from manyheads.data.labels import BadLabel
-from manyheads.data.table import Table
+from manyheads.data.table import Table, text_columns
 from manyheads.errors import UserError
 from manyheads.inference.texts import FileLayout, first_chunk, source_of_file
 from manyheads.tasks.task import Task
@@ -62,7 +62,7 @@ def _own_sources(task: Task, with_columns: list[Source], several_tasks: bool) ->
 
 
 def _columns(task: Task) -> tuple[str, ...]:
-    return (*task.columns.text, *label_columns(task.columns))
+    return (*text_columns(task.columns), *label_columns(task.columns))
 
 
 def _has_columns(chunk: Chunk, task: Task) -> bool:

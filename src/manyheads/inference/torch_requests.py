@@ -29,6 +29,7 @@ from manyheads.tokens.packing import Sequence, pack
 
 WORD = re.compile(r"\w+|[^\w\s]")
 SECOND_TEXT = 1_000_000  # marks of its tokens begin there; no text has so many
+Reader = Callable[[int], list[Sequence]]  # a row's number → its encoder inputs
 NEARLY_ONE = 1e-12  # a probability is kept so far from 0 and 1 before its log-odds
 
 
@@ -52,38 +53,58 @@ def prepare(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
 def _prepare_for_tasks(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
     """Tasks that read a text the same way share its encoder inputs: most models have one way, however many heads."""
     tasks = inputs[0].tasks
-    tagging = next((task for task in tasks if task.kind.per_word), None)
-    tokens = TaskTokens(tagging, _dataset(inputs), model.tokenizer, cached=False) if tagging else None
-    columns = tokens.texts if tokens else _tokenise(model, inputs)  # without words there is no need of a dataset
     tasks_by_way: dict[tuple[object, ...], list[Task]] = {}
     for task in tasks:
         tasks_by_way.setdefault(way_of_reading(model, task), []).append(task)
-    too_long = np.zeros(len(inputs), dtype=bool)
-    lengths = tuple(column.lengths for column in columns)
-    readers: list[tuple[list[Task], Callable[[int], list[Sequence]]]] = []
-    for alike in tasks_by_way.values():
-        if not alike[0].kind.per_word:  # which is read window by window
-            encoding = model.head(alike[0].name).encoding
-            too_long |= encoding.untruncated_length(lengths, model.tokenizer.special_tokens) > model.max_length
-            readers.append((alike, partial(_inputs_to_predict, model, alike[0], columns)))
-        elif tokens:
-            readers.append((alike, partial(tokens.of(alike[0]).inputs_to_predict, model)))
-    words_by_task = {}
-    if tokens:
-        words_by_task = {task.name: task.kind.words(tokens.examples, task) for task in tasks if task.kind.per_word}
+    ways = list(tasks_by_way.values())
+    spans_by_task: dict[str, list[TextWords]] = {}
+    if any(task.kind.ragged for task in tasks):
+        first = next((task for task in tasks if task.kind.in_windows), tasks[0])  # others can do with its tokens
+        tokens = TaskTokens(first, _dataset(inputs), model.tokenizer, cached=False)
+        readers, too_long = _readers_of_tokens(model, tokens, ways)
+        spans_by_task = {task.name: tokens.of(task).spans() for task in tasks if task.kind.ragged}
+    else:
+        readers, too_long = _readers_of_texts(model, inputs, ways)
     prepared: list[Prepared] = []
     for row, text_input in enumerate(inputs):
         sequences: dict[str, list[Sequence]] = {}
         read: list[Sequence] = []
-        for alike, read_row in readers:
+        for alike, read_row in zip(ways, readers, strict=True):
             shared = read_row(row)
             sequences.update(dict.fromkeys((task.name for task in alike), shared))
             read += shared
-        words = {name: texts[row] for name, texts in words_by_task.items()}
+        words = {name: texts[row] for name, texts in spans_by_task.items()}
         prepared.append(
             Prepared(text_input.texts, tasks, sequences, _distinct_tokens(read), bool(too_long[row]), words)
         )
     return prepared
+
+
+def _readers_of_tokens(model: ManyHeads, tokens: TaskTokens, ways: list[list[Task]]) -> tuple[list[Reader], np.ndarray]:
+    """For each way of reading what makes a row's encoder inputs; and which rows are cut."""
+    readers: list[Reader] = []
+    too_long = np.zeros(len(tokens), dtype=bool)
+    for alike in ways:
+        own_tokens = tokens.of(alike[0])
+        readers.append(partial(own_tokens.inputs_to_predict, model))
+        if not alike[0].kind.in_windows:  # nothing of which is cut
+            too_long |= own_tokens.are_too_long(model)
+    return readers, too_long
+
+
+def _readers_of_texts(
+    model: ManyHeads, inputs: list[TextInput], ways: list[list[Task]]
+) -> tuple[list[Reader], np.ndarray]:
+    """The same of whole texts and pairs, which need no dataset: a request waits for less."""
+    columns = _tokenise(model, inputs)
+    lengths = tuple(column.lengths for column in columns)
+    readers: list[Reader] = []
+    too_long = np.zeros(len(inputs), dtype=bool)
+    for alike in ways:
+        encoding = model.head(alike[0].name).encoding
+        too_long |= encoding.untruncated_length(lengths, model.tokenizer.special_tokens) > model.max_length
+        readers.append(partial(_inputs_to_predict, model, alike[0], columns))
+    return readers, too_long
 
 
 def _inputs_to_predict(model: ManyHeads, task: Task, columns: tuple[TokenColumn, ...], row: int) -> list[Sequence]:
@@ -162,7 +183,8 @@ def _describe(
     predicted = predict_outputs(model.head(task.name).loss, outputs.float(), counts).cpu().numpy()
     collector = make_collector(task, len(inputs))
     collector.add(list(range(len(inputs))), mean_over_orders(task, predicted), counts)
-    return describe(task, calibrate(task, task.kind.in_label_units(collector.result(), task)), words)
+    result = task.kind.read_out(collector.result(), task, words)
+    return describe(task, calibrate(task, task.kind.in_label_units(result, task)), words)
 
 
 @torch.inference_mode()
@@ -188,7 +210,7 @@ def explain(model: ManyHeads, prepared: Prepared) -> dict[str, Words]:
     spans = [text_spans[: model.max_length] for text_spans in spans]
     explained: dict[str, Words] = {}
     for task in prepared.tasks:
-        if not task.kind.per_word:
+        if not task.kind.ragged:
             weights = _token_weights(model, task, prepared.encoder_inputs[task.name], ids)
             explained[task.name] = _word_weights(prepared.texts, spans, weights)
     return explained

@@ -29,6 +29,14 @@ def constant_losses(model: ManyHeads, train: dict[str, TaskTokens], recipe: Reci
         if loss.whole_batch:
             losses[name] = 1.0
             continue
+        if tokens.candidates is not None:
+            rows = fixed_subset(tokens, LABELS, recipe.seed)
+            losses[name] = float(np.log(tokens.candidates.counts[rows]).mean())  # equal scores
+            continue
+        if tokens.task.kind.per_token:
+            places = 1 + tokens.texts[1].lengths_of(fixed_subset(tokens, LABELS, recipe.seed))
+            losses[name] = float(np.log(places).mean())
+            continue
         if loss.reads_sentences:  # of words on their own: the best constant knows of no neighbours
             loss = PartConfig(name=tokens.task.kind.default_loss(tokens.task.labels)).build("losses", tokens.task)
         labels = _labels(tokens, fixed_subset(tokens, LABELS, recipe.seed))

@@ -24,6 +24,7 @@ class Encoding(nn.Module):
     frames: tuple[Frame, ...] = ()  # what each encoder input of an example holds
     single_texts = slice(None)  # which of an example's inputs hold one text each
     gives: Literal["features", "cosine", "similarity"] = "features"  # the last two are predictions, from 0 to 1
+    joins_texts = False  # whether a pair is one input, in which its second text stands last
     symmetric = False  # whether a pair gives the same in both orders
     pooling = "trained"  # the pooling it has where a recipe names none
     features: int  # length of a feature vector

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from manyheads.tasks.task import Task
 
 ClassName = Annotated[str, BeforeValidator(normalise)]  # YAML reads 0 and true as int and bool
+# what losses of one type of label need, where that is neither classes nor numbers
+NEEDED: dict[tuple[LabelType, ...], str] = {
+    ("word tags",): "tags of words",
+    ("candidate",): "candidates to choose from",
+    ("answer",): "answers in a text",
+}
 Weights = Literal["balanced"] | list[float] | dict[ClassName, float]
 
 
@@ -30,7 +36,8 @@ class Loss:
     # of tags: whether it reads the words of an example together. It is then given how many words each has, after the
     # outputs and labels of them all, and has a value per example
     reads_sentences = False
-    average: Literal["sentence", "word"] = "sentence"  # of tags: what counts alike in the mean of a step
+    # of tags: what counts alike in the mean of a step; 'example' where values are of examples already
+    average: Literal["sentence", "word", "example"] = "sentence"
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -41,8 +48,8 @@ class Loss:
         if task.kind.label_type in cls.label_types:
             return None
         needs = "numbers"
-        if cls.label_types == ("word tags",):
-            needs = "tags of words"
+        if cls.label_types in NEEDED:
+            needs = NEEDED[cls.label_types]
         elif cls.label_types != ("number",):
             needs = "classes" if task.kind.exclusive or not task.kind.has_classes else "exactly one right class"
         return f"'{task.loss.name}' needs {needs}, this task is {task.kind.called}."

@@ -18,6 +18,8 @@ from manyheads.reports.figures.style import figure_style
 from manyheads.reports.finding import Finding
 from manyheads.reports.findings import find_problems, nothing_found
 from manyheads.reports.headlines import Headline, headlines
+from manyheads.reports.pages.answers import answer_error_section, answer_section
+from manyheads.reports.pages.choices import choice_error_section, choice_section
 from manyheads.reports.pages.page import Report, Section, make_table, render_report
 from manyheads.reports.pages.tagged_words import tag_error_section, tag_section
 from manyheads.reports.pages.task import error_section, task_section
@@ -60,11 +62,19 @@ def run_report(folder: Path) -> Report:
             sections.append(task_section(facts, task_name))
         for task_name in facts.tagged_words:
             sections.append(tag_section(facts, task_name))
+        for task_name in facts.choices:
+            sections.append(choice_section(facts, task_name))
+        for task_name in facts.answers:
+            sections.append(answer_section(facts, task_name))
         sections.append(_embedding_section(facts))
         for task_name in facts.predictions:
             sections.append(error_section(facts, task_name))
         for task_name in facts.tagged_words:
             sections.append(tag_error_section(facts, task_name))
+        for task_name in facts.choices:
+            sections.append(choice_error_section(facts, task_name))
+        for task_name in facts.answers:
+            sections.append(answer_error_section(facts, task_name))
         sections += [_bias_section(facts), _recipe_section(facts)]
         lead = _lead(facts)
     notes = [*facts.start.get("notes", []), *facts.notes]

@@ -101,7 +101,7 @@ class PassLosses:
         """[examples]; where words have labels of their own, the mean over those of each example, or their sum."""
         data = self.data[task]
         assert data.labels is not None
-        labels = data.labels[rows] if words is None else data.word_labels(rows)
+        labels = data.labels[rows] if data.label_places is None else data.word_labels(rows)
         labels, loss = labels.to(outputs.device), self.model.head(task).loss
         per_word = words is not None and not loss.reads_sentences
         if self.teaching is not None and task in self.teaching:
@@ -125,7 +125,7 @@ class PassLosses:
 
     def _per_sentence(self, task: str, words: Words, values: Tensor) -> Tensor:
         """A value per example that is a sum over its words → as the task's loss averages them."""
-        return values if self.model.head(task).loss.average == "word" else values / words.counts
+        return values / words.counts if self.model.head(task).loss.average == "sentence" else values
 
     def _per_example(self, task: str, words: Words, values: Tensor) -> Tensor:
         """A value per word → one per example, as the task's loss averages them."""
