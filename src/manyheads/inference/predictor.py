@@ -116,7 +116,8 @@ class Predictor:
         if name is None and len(self.tasks) == 1:
             return next(iter(self.tasks.values()))
         if name is None:
-            raise UserError(f"{self.source}: say which task.{nearest('', self.tasks)}", code="unknown-task")
+            reason = f"say which task, or predict all of them (--all).{nearest('', self.tasks)}"
+            raise UserError(f"{self.source}: {reason}", code="unknown-task")
         if name not in self.tasks:
             raise UserError(f"{self.source}: no task '{name}'.{nearest(name, self.tasks)}", code="unknown-task")
         return self.tasks[name]
