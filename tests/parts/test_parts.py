@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from building import (
+    CLASSES,
     KINDS,
     PAIR,
+    SEARCH,
     SINGLE,
     a_task,
     fitting_task,
@@ -34,7 +36,10 @@ from manyheads.tokens.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.numeric
 KEYS = {"encodings": "encoding", "pooling": "pooling", "heads": "head", "outputs": "output", "losses": "loss"}
-LEARNING = [part for family in KEYS for part in parts(family)]
+# one value per example of one output; those of searches compare texts: see losses/test_vectors.py
+LOSSES = [part for part in parts("losses") if not part.factory.reads_inputs]
+LEARNING = [part for family in KEYS for part in parts(family) if part.name != "bi-vectors"]
+LEARNING = [part for part in LEARNING if part.family != "losses" or part in LOSSES]
 
 
 def ids(part: Part) -> str:
@@ -66,7 +71,8 @@ def test_encodings_frame_truncate_and_refuse(part: Part, toy_encoder: Path) -> N
     special_tokens = Tokenizer(toy_encoder).special_tokens
     fitting = 0
     for texts_in in (PAIR, SINGLE):
-        task = a_task(encoding=part.name, columns=texts_in)
+        labels = SEARCH if encoding.gives == "vectors" else CLASSES
+        task = a_task(encoding=part.name, columns=texts_in, labels=labels)
         refusal = encoding.why_incompatible(task)
         if refusal:
             assert "use '" in refusal, "a refusal says what to use"
@@ -80,6 +86,9 @@ def test_encodings_frame_truncate_and_refuse(part: Part, toy_encoder: Path) -> N
             assert len(tokens) == len(segments) <= 8
         pooled = torch.randn(len(whole) * 3, 16)
         found = encoding(pooled)
+        if encoding.gives == "vectors":
+            assert torch.equal(found, pooled), "each text as it is"
+            continue
         assert found.shape == (3, encoding.features)
         if encoding.gives != "features":
             assert encoding.features == 1
@@ -87,7 +96,7 @@ def test_encodings_frame_truncate_and_refuse(part: Part, toy_encoder: Path) -> N
     assert fitting == 1
 
 
-@pytest.mark.parametrize("part", parts("losses"), ids=ids)
+@pytest.mark.parametrize("part", LOSSES, ids=ids)
 def test_losses_give_one_value_per_example_and_a_prediction(part: Part) -> None:
     task = a_task_with(part)
     loss: Loss = part.factory(task)
@@ -113,7 +122,7 @@ def test_losses_give_one_value_per_example_and_a_prediction(part: Part) -> None:
     assert any(refusals), "no loss serves every kind of task"
 
 
-@pytest.mark.parametrize("part", parts("losses"), ids=ids)
+@pytest.mark.parametrize("part", LOSSES, ids=ids)
 def test_losses_and_gradients_are_finite_where_the_model_is_very_sure(part: Part) -> None:
     task = a_task_with(part)
     loss: Loss = part.factory(task)

@@ -33,6 +33,7 @@ class Columns:
     label: str | tuple[str, ...] | None  # several: a yes-or-no column per class; None: labels are not wanted
     id: str | None  # None: 'id' where the file has it, else the row's number
     words: WordRule | None = None  # how plain texts are cut into words, where each word has a label; else None
+    negatives: tuple[str, ...] = ()  # columns of wrong answers to the first text: a text each, or a list of them
 
 
 def label_columns(columns: Columns) -> tuple[str, ...]:
@@ -62,6 +63,7 @@ class TableChunk:
     ids: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     indents: list[int] = field(default_factory=list)  # where words have labels; see `Table`
+    negatives: list[str] = field(default_factory=list)  # where they are asked for; see `Table`
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Table:
     # [rows] how many characters stood before the text in its cell; see `GIVEN` for words of a list. None where nobody
     # asks for words
     indents: np.ndarray | None = None
+    negatives: Strings | None = None  # a row's wrong answers as `join_texts` writes them; None where nobody asks
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -157,6 +160,8 @@ def _names(columns: Columns) -> list[str]:
     """The columns of strings as they are stored."""
     names = [f"text-{number}" for number in range(len(columns.text))]
     names.append("id")
+    if columns.negatives:
+        names.append("negatives")
     if columns.label is not None:
         names.append("label")
     return names
@@ -164,11 +169,13 @@ def _names(columns: Columns) -> list[str]:
 
 def _strings(piece: TableChunk, columns: Columns) -> dict[str, list[str]]:
     """A piece's columns of strings by their names; labels come last and may not be columns."""
-    return dict(zip(_names(columns), [*piece.texts, piece.ids, piece.labels], strict=False))
+    negatives = [piece.negatives] if columns.negatives else []
+    return dict(zip(_names(columns), [*piece.texts, piece.ids, *negatives, piece.labels], strict=False))
 
 
 def _table(
     strings: dict[str, Strings], lines_files: tuple[np.ndarray, np.ndarray], sources: tuple[str, ...], bad: list[BadRow]
 ) -> Table:
     texts = tuple(column for name, column in strings.items() if name.startswith("text-"))
-    return Table(texts, strings.get("label"), strings["id"], *lines_files, sources, bad)
+    table = Table(texts, strings.get("label"), strings["id"], *lines_files, sources, bad)
+    return replace(table, negatives=strings["negatives"]) if "negatives" in strings else table

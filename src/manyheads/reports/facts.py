@@ -180,6 +180,9 @@ class RunFacts:
             task_predictions = self.tensors.get(f"{task_name}.predictions")
             if isinstance(labels, Ragged) and task.kind.word_columns:
                 continue  # see `tagged_words`
+            if task.kind.searches:
+                self.notes.append(f"Single predictions of {task_name} are not shown: it is {task.kind.called}.")
+                continue
             if isinstance(labels, Ragged):
                 self.notes.append(f"Single predictions of {task_name} are not shown: it has labels per word.")
             elif len(labels) and isinstance(task_predictions, np.ndarray):

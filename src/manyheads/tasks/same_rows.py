@@ -8,7 +8,7 @@ from pathlib import Path
 from manyheads.config.recipe import Recipe
 from manyheads.config.task import TRAIN_KEYS, TREE_KEYS, Source, TaskSettings
 from manyheads.data.readers import find_file, name_lines, read_chunks
-from manyheads.data.recognise import label_look, recognise_columns
+from manyheads.data.recognise import label_look, recognise_columns, recognise_query, recognise_search
 from manyheads.data.table import Columns
 from manyheads.data.words import WordRule
 from manyheads.errors import UserError
@@ -111,6 +111,9 @@ def leaks_between(recipe: Recipe, row_groups: dict[str, str]) -> dict[str, str]:
 def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Columns:
     """The columns that the recipe names, completed by those that are recognised in the file."""
     label = tuple(settings.label) if isinstance(settings.label, list) else settings.label
+    search_columns = _search_columns(settings, source, root)
+    if search_columns is not None:
+        return search_columns
     may_tag = settings.kind is None or find_kind(settings.kind).word_columns
     if settings.text and label:
         columns = Columns(tuple(settings.text), label, settings.id)
@@ -123,6 +126,20 @@ def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Column
         prefer_words = settings.kind is not None and may_tag
         columns = recognise_columns(source, chunk, settings.text, label, settings.id, prefer_words=prefer_words)
     return replace(columns, words=_word_rule(settings, label_look(chunk, columns))) if may_tag else columns
+
+
+def _search_columns(settings: TaskSettings, source: Source, root: Path) -> Columns | None:
+    """The columns of a search, where the recipe or the names of the columns say that the task is one; else None."""
+    searches = settings.kind is not None and find_kind(settings.kind).searches
+    if not searches and (settings.kind or settings.label or settings.text):
+        return None
+    named = name_lines(source, tuple(settings.text)) if settings.text else source
+    chunk = next(read_chunks(named, root, "train"))
+    if not searches and recognise_query(chunk.columns) is None:
+        return None
+    columns = recognise_search(source, chunk, settings.text, settings.negatives)
+    label = settings.label if isinstance(settings.label, str) else columns.label
+    return replace(columns, label=label, id=settings.id)
 
 
 def _word_rule(settings: TaskSettings, looks: str) -> WordRule | None:

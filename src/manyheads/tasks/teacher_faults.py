@@ -48,4 +48,6 @@ def _advice(task: Task) -> str:
     for part in registry.parts("losses"):
         if part.factory.reads_soft_targets and part.factory.why_incompatible(task) is None:
             losses.append(f"'{part.name}'")
+    if not losses:
+        return "give the task no teachers (distill.tasks)."
     return f"take {' or '.join(losses)}, or give the task no teachers (distill.tasks)."

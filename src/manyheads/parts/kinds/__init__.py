@@ -4,6 +4,7 @@ from manyheads.parts.kinds.classification import Classification
 from manyheads.parts.kinds.multi_label import MultiLabel
 from manyheads.parts.kinds.ordinal import Ordinal
 from manyheads.parts.kinds.regression import Regression
+from manyheads.parts.kinds.similarity_search import SimilaritySearch
 from manyheads.parts.kinds.tags import Tags
 
-__all__ = ["Classification", "MultiLabel", "Ordinal", "Regression", "Tags"]
+__all__ = ["Classification", "MultiLabel", "Ordinal", "Regression", "SimilaritySearch", "Tags"]

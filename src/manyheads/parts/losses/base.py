@@ -30,6 +30,10 @@ class Loss:
     # of tags: whether it reads the words of an example together. It is then given how many words each has, after the
     # outputs and labels of them all, and has a value per example
     reads_sentences = False
+    # of searches: whether it reads a vector for each text of an example. It is then given how many texts each has,
+    # after the vectors and the numbers of them all
+    reads_inputs = False
+    reads_scores = False  # then, whether these numbers are a teacher's scores; else which texts are equal
     average: Literal["sentence", "word"] = "sentence"  # of tags: what counts alike in the mean of a step
 
     def __init__(self, task: Task) -> None:
@@ -43,6 +47,8 @@ class Loss:
         needs = "numbers"
         if cls.label_types == ("word tags",):
             needs = "tags of words"
+        elif cls.label_types == ("match",):
+            needs = "texts that match"
         elif cls.label_types != ("number",):
             needs = "classes" if task.kind.exclusive or not task.kind.has_classes else "exactly one right class"
         return f"'{task.loss.name}' needs {needs}, this task is {task.kind.called}."
@@ -55,6 +61,9 @@ class Loss:
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Outputs [examples, outputs], labels [examples] → loss [examples]."""
         raise NotImplementedError
+
+    def check_width(self, width: int) -> None:
+        """A ValueError says that vectors of this width do not fit."""
 
     def soft(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Outputs [examples, outputs], what a teacher predicts → loss [examples].

@@ -1,6 +1,6 @@
 """(predictions, labels) → how good they are. Importing registers every metric."""
 
-from manyheads.parts.metrics import classes, numbers, ordinal, tags  # noqa: F401  (their import registers them)
+from manyheads.parts.metrics import classes, numbers, ordinal, ranks, tags  # noqa: F401  (their import registers them)
 from manyheads.parts.metrics.base import Metric, Scale, metric, why_incompatible
 from manyheads.parts.metrics.scoring import (
     better,

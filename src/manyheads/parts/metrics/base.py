@@ -23,6 +23,7 @@ CLASS_SET: tuple[LabelType, ...] = ("class set",)
 ANY_CLASSES = (*ONE_CLASS, *CLASS_SET)
 NUMBER: tuple[LabelType, ...] = ("number",)
 TAGS: tuple[LabelType, ...] = ("word tags",)
+MATCH: tuple[LabelType, ...] = ("match",)
 
 
 class Metric(Protocol):
@@ -33,6 +34,7 @@ class Metric(Protocol):
     | classification, ordinal | [examples, classes] probabilities | [examples] class indices |
     | multi-label | [examples, classes] probabilities, each on its own | [examples, classes] of 0 and 1 |
     | regression | [examples] values in the labels' units | [examples] numbers |
+    | similarity-search | [examples, 5] see parts/metrics/ranks.py | ragged scores of answers |
     | tags | ragged [words, classes] probabilities | ragged [words] class indices |
     """
 
@@ -106,4 +108,6 @@ def _needed(label_types: tuple[LabelType, ...]) -> str:
         needs.append("numbers")
     if "word tags" in label_types:
         needs.append("tags of words")
+    if "match" in label_types:
+        needs.append("texts that match")
     return " or ".join(needs)
