@@ -123,11 +123,14 @@ def test_from_training_to_vectors(task: dict[str, Any], search: Callable[..., Pa
 
 
 @pytest.mark.slow
-def test_passes_are_cut_and_runs_resume_to_the_same_bits(search: Callable[..., Path], toy_data: Path) -> None:
+@pytest.mark.parametrize("loss", ["multiple-negatives", {"name": "multiple-negatives", "mined": 2}], ids=["", "mined"])
+def test_passes_are_cut_and_runs_resume_to_the_same_bits(
+    loss: Any, search: Callable[..., Path], toy_data: Path
+) -> None:
     from test_word_tags import KILLED_AT_STEP_8
 
     training = {"epochs": 6, "batch_size": 12, "learning_rate": 1e-3, "tokens_per_pass": 64}
-    recipe = search(training=training)
+    recipe = search({"loss": loss}, training=training)
     assert manyheads("train", recipe, "name=whole").returncode == 0
     assert manyheads("train", recipe, "name=parted", before=KILLED_AT_STEP_8).returncode == 9
     runs = toy_data / "runs"
@@ -135,6 +138,8 @@ def test_passes_are_cut_and_runs_resume_to_the_same_bits(search: Callable[..., P
     assert resumed.returncode == 0, resumed.stderr
     for name in ("best/heads.safetensors", "best/model.safetensors", "dev.safetensors"):
         assert (runs / "whole" / name).read_bytes() == (runs / "parted" / name).read_bytes()
+    mined = [line for line in (runs / "parted" / "log.jsonl").read_text().splitlines() if '"event": "mine"' in line]
+    assert len(mined) == (0 if loss == "multiple-negatives" else 5), "after every epoch but the last"
 
 
 @pytest.mark.slow

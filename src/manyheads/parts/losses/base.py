@@ -34,6 +34,8 @@ class Loss:
     # after the vectors and the numbers of them all
     reads_inputs = False
     reads_scores = False  # then, whether these numbers are a teacher's scores; else which texts are equal
+    mined = 0  # of searches: how many wrong answers of each row are mined between epochs …
+    mined_below = 1.0  # … with at most so many times the cosine of the right one
     average: Literal["sentence", "word"] = "sentence"  # of tags: what counts alike in the mean of a step
 
     def __init__(self, task: Task) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -23,7 +24,9 @@ class MultipleNegatives(VectorLoss):
     those that are right for an equal query, and the query's own text. `symmetric`: the mean of this and of the same
     with queries and answers exchanged, the query of a_i among all queries. A larger batch has more wrong answers;
     one that does not fit into an encoder pass is encoded in several, with the gradient of the whole (see
-    docs/retrieval.md). So a batch has at least two examples, and accumulating needs `combine.average: batch`.
+    docs/retrieval.md). `mined`: from the second epoch on each row has so many wrong answers more, those that the
+    encoder found nearest after the epoch before, with a cosine of at most `mined_below` times the right answer's. A
+    batch has at least two examples, and accumulating needs `combine.average: batch`.
     Relations: `margin-mse` learns how much better an answer is, from a teacher; `cosent` learns from graded pairs.
     """
 
@@ -37,9 +40,12 @@ class MultipleNegatives(VectorLoss):
         symmetric: bool = False,
         widths: Widths | None = None,
         width: Count = 256,
+        mined: Annotated[int, Field(ge=0)] = 0,
+        mined_below: Positive = 0.95,
     ) -> None:
         super().__init__(task, width, widths)
         self.scale, self.symmetric = scale, symmetric
+        self.mined, self.mined_below = mined, mined_below
 
     def of_unit_vectors(self, vectors: Tensor, labels: Tensor, places: Places) -> Tensor:
         """`labels`: a number of each text; equal texts have equal numbers."""
