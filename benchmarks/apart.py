@@ -21,6 +21,12 @@ class Apart:
         theirs.close()
         self._ready = False
 
+    @property
+    def id(self) -> int:
+        """Of its process."""
+        assert self._process.pid is not None
+        return self._process.pid
+
     def __call__(self, work: Any) -> float:
         self.wait()
         self._pipe.send(work)

@@ -8,19 +8,21 @@ from pathlib import Path
 from statistics import median
 
 from apart import Apart
-from serve_load import Load, Measured, request_of, run_load
+from serve_load import Load, Measured, cpu_seconds, request_of, run_load
 from serve_offline import AllAtOnce, OneByOne
 from serve_subjects import Subject
-from serve_tables import p99, quotient, rate
+from serve_tables import p99, quotient, rate, server_cpu
 from train import spread
 
 NO_OP_PATH, NO_OP_CLIENTS = "/v2/health/live", 32
 BUSY_CLIENTS = 128
 ONE_BY_ONE_TEXTS = 200
 ADDED = "ms that HTTP adds to one text, median over texts of the difference"
+ADDED_CPU = "CPU ms that HTTP adds to one text, mean"
 BARE = "bare predictor, ms of one text"
 NO_OP = f"p99 ms of a request for nothing, {NO_OP_CLIENTS} clients"
 SERVED = f"requests/s with {BUSY_CLIENTS} clients ÷ texts/s offline"
+SERVED_CPU = f"CPU of a request with {BUSY_CLIENTS} clients ÷ CPU of a text offline"
 HEADS = f"time of eight heads ÷ one head's, {BUSY_CLIENTS} clients"
 HEADS_SINGLE = "time of eight heads ÷ one head's, one client, median over texts"
 AIMS = {ADDED: "≤ 0.5", SERVED: "≥ 0.90", HEADS: "≤ 1.10", HEADS_SINGLE: "≤ 1.10"}
@@ -77,7 +79,7 @@ class AimsBench:
 
     def measure(self, turns: int, seconds: float, warm_up: float) -> Aims:
         """All of them in each turn, so that noise hits both sides of a ratio. The first turn warms up."""
-        found: Aims = {BARE: [], ADDED: [], HEADS_SINGLE: [], NO_OP: [], SERVED: [], HEADS: []}
+        found: Aims = {name: [] for name in (BARE, ADDED, ADDED_CPU, HEADS_SINGLE, NO_OP, SERVED, SERVED_CPU, HEADS)}
         for turn in range(turns + 1):
             measured = {**self._single(), **self._busy(seconds, warm_up), NO_OP: self._no_op(seconds)}
             if turn:
@@ -94,19 +96,35 @@ class AimsBench:
         bare: list[float] = []
         added: list[float] = []
         with_eight: list[float] = []
+        texts = self.texts[:ONE_BY_ONE_TEXTS]
+        self.one_by_one.wait()
         with OneClient(self.one) as one_head, OneClient(self.eight) as eight_heads:
-            for text in self.texts[:ONE_BY_ONE_TEXTS]:
+            added_cpu = cpu_seconds(self.one_by_one.id) - cpu_seconds(self.one.server.id)
+            for text in texts:
                 seconds, over_http = self.one_by_one([text]), one_head.ask(text)
                 bare.append(1000 * seconds)
                 added.append(1000 * (over_http - seconds))
                 with_eight.append(eight_heads.ask(text) / over_http)
-        return {BARE: median(bare), ADDED: median(added), HEADS_SINGLE: median(with_eight)}
+            added_cpu += cpu_seconds(self.one.server.id) - cpu_seconds(self.one_by_one.id)
+        return {
+            BARE: median(bare),
+            ADDED: median(added),
+            ADDED_CPU: 1000 * added_cpu / len(texts),
+            HEADS_SINGLE: median(with_eight),
+        }
 
     def _busy(self, seconds: float, warm_up: float) -> dict[str, float]:
+        self.all_at_once.wait()
+        offline_cpu = -cpu_seconds(self.all_at_once.id)
         offline = len(self.texts) / self.all_at_once(self.texts)
+        offline_cpu += cpu_seconds(self.all_at_once.id)
         served = self.one.load(self.texts, clients=BUSY_CLIENTS, seconds=seconds, warm_up=warm_up)
         with_eight = self.eight.load(self.texts, clients=BUSY_CLIENTS, seconds=seconds, warm_up=warm_up)
-        return {SERVED: rate(served) / offline, HEADS: quotient(rate(served), rate(with_eight))}
+        return {
+            SERVED: rate(served) / offline,
+            SERVED_CPU: server_cpu(served) / (1000 * offline_cpu / len(self.texts)),
+            HEADS: quotient(rate(served), rate(with_eight)),
+        }
 
     def _no_op(self, seconds: float) -> float:
         server = self.one.server

@@ -167,6 +167,11 @@ def format_prediction(described: dict[str, Any]) -> str:
     if "tagged" in described:
         spans = [f"{span['text']} [{span['label']} {span['start']}–{span['end']}]" for span in prediction]
         return ", ".join(spans) or "none"
+    if "no_answer" in described:
+        place = f" [{described['start']}–{described['end']}]" if prediction else "no answer"
+        return f"{prediction}{place}\t{described['probability']:.3f}"
+    if "candidates" in described:
+        return f"{described['label']}\t{prediction}\t{described['probability']:.3f}"
     if isinstance(prediction, list):
         return ", ".join(prediction) or "none"
     if "probability" in described:

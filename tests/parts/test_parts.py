@@ -36,8 +36,10 @@ from manyheads.tokens.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.numeric
 KEYS = {"encodings": "encoding", "pooling": "pooling", "heads": "head", "outputs": "output", "losses": "loss"}
-# one value per example of one output; those of searches compare texts: see losses/test_vectors.py
-LOSSES = [part for part in parts("losses") if not part.factory.reads_inputs]
+# those with a value per row of several outputs: kinds/test_multiple_choice.py, kinds/test_answer_span.py; those of
+# searches, which compare texts: losses/test_vectors.py
+OF_OTHER_OUTPUTS = {"candidate", "answer", "match"}
+LOSSES = [part for part in parts("losses") if not OF_OTHER_OUTPUTS.issuperset(part.factory.label_types)]
 LEARNING = [part for family in KEYS for part in parts(family) if part.name != "bi-vectors"]
 LEARNING = [part for part in LEARNING if part.family != "losses" or part in LOSSES]
 

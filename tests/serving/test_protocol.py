@@ -125,6 +125,16 @@ def test_many_offers_at_once(server: RunningServer) -> None:
             answers += piece
 
 
+def test_an_answer_comes_in_one_piece(server: RunningServer) -> None:
+    """A client would wake twice for it, and the system would be called twice."""
+    with Connection(server) as connection:
+        for _ in range(20):
+            connection.send(predict("a film"))
+            head, _, body = connection.socket.recv(65_536).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+            assert json.loads(body)["usage"]["inputs"] == 1
+
+
 def test_a_tunnel_is_refused(server: RunningServer) -> None:
     for target in (b"127.0.0.1:80", b"/v1/models"):
         with Connection(server) as connection:

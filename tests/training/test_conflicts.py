@@ -78,14 +78,14 @@ def test_the_command_says_what_was_measured(recipe_file: RecipeFile, toy_data: P
         "mood – near",
         "all shared",
         "embeddings",
-        "layer 2",
+        "against",
         "steps measured",
         "of the training",
         "PCGrad would",
     ):
         assert expected in result.stdout
     found = json.loads(manyheads("conflicts", toy_data / "runs" / "toy", "--json").stdout)
-    assert found["pairs"]["mood – near"]["layer 1"].keys() == {"steps", "cosine", "error", "against", "ratio"}
+    assert found["pairs"]["mood – near"]["layer 1"].keys() == {"steps", "cosine", "error", "against"}
     # from the log, by hand
     records = log_of(toy_data / "runs" / "toy", "conflicts")
     cosines = [one["cosines"]["layer 1"][0] for one in records]
@@ -106,13 +106,22 @@ def test_where_nothing_was_measured_the_command_says_why(recipe_file: RecipeFile
     check_refused(manyheads("conflicts", toy_data), "not a run folder")
 
 
-def conflicts(cosine: float, error: float | None, ratio: float = 1.0, steps: int = 20, **more: Any) -> Conflicts:
+def conflicts(cosine: float, error: float | None, steps: int = 20, **more: Any) -> Conflicts:
     groups = {
-        "all shared": Agreement(steps, cosine, error, 0.8, ratio),
-        "layer 1": Agreement(steps, cosine - 0.1, 0.01, 0.9, 1),
+        "all shared": Agreement(steps, cosine, error, 0.8),
+        "layer 1": Agreement(steps, cosine - 0.1, 0.01, 0.9),
     }
-    settings = {"steps": list(range(25, 25 + steps)), "took": 2.0, "training": 100.0, "together": steps, "did": []}
-    return Conflicts(pairs={"a – b": groups}, **{"would": [0.0, 0.02], **settings, **more})  # type: ignore[arg-type]
+    settings: dict[str, Any] = {
+        "steps": list(range(25, 25 + steps)),
+        "took": 2.0,
+        "training": 100.0,
+        "together": steps,
+        "did": [],
+        "would": [0.0, 0.02],
+        "pairs": {"a – b": groups},
+        "lengths": {"a": 1.0, "b": 1.0},
+    }
+    return Conflicts(**{**settings, **more})
 
 
 def test_words_follow_the_figures() -> None:
@@ -126,14 +135,10 @@ def test_words_follow_the_figures() -> None:
     assert unsure == (
         "a and b show no clear agreement or conflict (cosine -0.08), though they pull against each other in layer 1."
     )
-    assert "neither help nor hinder each other (cosine +0.01)" in describe_conflicts(conflicts(0.01, 0.01))[1]
     few = describe_conflicts(conflicts(-0.5, 0.01, steps=9))
     assert "too few to say" in few[1]
     assert not any("pull against" in one for one in few)
-    loud = describe_conflicts(conflicts(0.3, 0.05, 0.25))[2]
-    assert loud.startswith("b sends gradients 4.0 times as long as a's")
-    assert "b: 0.25 makes them equal" in loud
-    assert not any("as long as" in one for one in describe_conflicts(conflicts(0.3, 0.05, 0.5)))
+    assert not any("Lengths" in one for one in describe_conflicts(conflicts(0.3, 0.05, lengths={"a": 1.0, "b": 2.9})))
     assert "in 50% of the steps, by 1.0% of its length" in describe_conflicts(conflicts(-0.2, 0.05))[-1]
     assert "little to expect" in describe_conflicts(conflicts(-0.2, 0.05))[-1]
     assert "worth a trial" in describe_conflicts(conflicts(-0.2, 0.05, would=[0.2]))[-1]
@@ -142,7 +147,34 @@ def test_words_follow_the_figures() -> None:
         "own surgery turned the shared step in 100% of the 1 measured"
         in describe_conflicts(conflicts(0, 0.1, did=[0.1]))[-1]
     )
-    assert conflict_table(conflicts(-0.2, None))[0] == {"": "all shared", "a – b": "-0.20, 80% against"}
+
+
+def test_lengths_are_one_line_with_one_set_of_weights() -> None:
+    """8, 1 and 1: their geometric mean is 2, and 2/8, 2/1, 2/1 bring all of them to it."""
+    lengths = {"a": 1.0, "b": 8.0, "c": 1.0}
+    [line] = [one for one in describe_conflicts(conflicts(0.3, 0.05, lengths=lengths)) if one.startswith("Lengths")]
+    assert "as times the shortest: b 8.0, a 1.0, c 1.0." in line
+    assert "combine.losses={name: fixed, weights: {b: 0.25, a: 2, c: 2}}" in line
+    few = describe_conflicts(conflicts(0.3, 0.05, steps=9, lengths=lengths))
+    assert not any(one.startswith("Lengths") for one in few), "they too are noise"
+
+
+def test_many_pairs_are_rows_and_few_sentences() -> None:
+    pairs: dict[str, dict[str, Agreement]] = {}
+    for number, cosine in enumerate((0.0, -0.3, 0.01)):
+        pairs[f"a – {number}"] = {
+            "all shared": Agreement(20, cosine, 0.02, 0.5),
+            "layer 1": Agreement(20, cosine, 1, 0.5),
+        }
+    many = conflicts(0, 0, pairs=pairs)
+    assert [row["tasks"] for row in conflict_table(many)] == ["a – 1", "a – 0", "a – 2"], "the hardest first"
+    assert conflict_table(many)[0] == {"tasks": "a – 1", "all shared": "-0.30 ± 0.02", "against": "50%", "1": "-0.30"}
+    told = describe_conflicts(many)
+    assert told[1].startswith("a and 1 pull against each other")
+    assert told[2] == "The other pairs (2) show no clear agreement or conflict."
+    assert describe_conflicts(conflicts(0.01, 0.01, pairs={"a – 0": pairs["a – 0"]}))[1] == (
+        "No two tasks show a clear agreement or conflict."
+    )
 
 
 @pytest.mark.slow
@@ -152,7 +184,7 @@ def test_verdicts_are_rarely_wrong_where_there_is_nothing() -> None:
     wrong = 0
     for _ in range(400):
         cells = random.normal(scale=0.1, size=(21, 12))
-        found = [Agreement(12, one.mean(), one.std(ddof=1) / 12**0.5, 0.5, 1.0) for one in cells]
+        found = [Agreement(12, one.mean(), one.std(ddof=1) / 12**0.5, 0.5) for one in cells]
         wrong += any(one.direction(21) for one in found)
     assert wrong < 0.09 * 400
 
@@ -192,7 +224,8 @@ def test_what_surgery_would_have_changed_is_worked_out_from_the_log(log_with: Ca
     moved, whole = 1 + 4 / 16 - 2 * 0.25, 1 + 4 - 2
     assert found.would == pytest.approx([(moved / whole) ** 0.5])
     assert (found.together, found.did, found.steps, found.took) == (1, [], [3], 0.5)
-    assert found.pairs["mood – near"]["all shared"] == Agreement(1, -0.5, None, 1.0, 0.5)
+    assert found.pairs["mood – near"]["all shared"] == Agreement(1, -0.5, None, 1.0)
+    assert found.lengths == pytest.approx({"mood": 1.0, "near": 2.0})
     assert "layer 2" not in found.pairs["mood – near"], "no gradient, no cosine"
 
 

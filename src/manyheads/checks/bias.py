@@ -29,6 +29,7 @@ from manyheads.inference.texts import dataset_of_texts
 from manyheads.tasks.task import Task
 
 UNSEEN = "it predicts for each word"
+UNASKED = "it chooses among candidates"
 
 
 def probe_bias(predictor: Predictor) -> BiasProbe:
@@ -40,8 +41,8 @@ def probe_bias(predictor: Predictor) -> BiasProbe:
         for task in predictor.tasks.values():
             if len(task.columns.text) != text_count:
                 continue
-            if task.kind.per_word:
-                probe.left_out[task.name] = UNSEEN
+            if task.kind.ragged:
+                probe.left_out[task.name] = UNASKED if task.kind.per_candidate else UNSEEN
             else:
                 tasks.append(task)
         if not tasks:

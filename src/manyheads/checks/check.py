@@ -168,8 +168,8 @@ class TaskCheck:
             if find_kind(self.reader.kind).searches:
                 yield from check_matches(split)
         encoding = self.recipe.tasks[self.settings.head_of or self.task].encoding
-        if self.reader is None or not find_kind(self.reader.kind).per_word:  # whose long texts are read in windows
-            yield from find_truncation(split, encoding, self.limit)
+        if self.reader is None or not find_kind(self.reader.kind).in_windows:  # whose long texts are read in windows
+            yield from find_truncation(split, encoding, self.limit, self.columns.choices is not None)
 
     def _find_repeats(self, split: Split) -> Iterator[Finding]:
         """Within a split, and between train and the others; extra rows aside."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from manyheads.checks.findings import Finding, Severity, count_finding
 from manyheads.checks.split import Split, printable
+from manyheads.data.choices import split_candidates
 from manyheads.data.labels import LabelReader
 from manyheads.tasks.kind import find_kind
 
@@ -59,8 +60,28 @@ def check_balance(split: Split, reader: LabelReader, train: Split) -> Iterator[F
         return
     if find_kind(reader.kind).has_classes:
         yield from _check_classes(split, reader, train)
+    elif find_kind(reader.kind).per_token:
+        none = sum(label == "[]" for label in split.usable_labels)
+        count = len(split.usable_labels)
+        message = f"Labels of {split.name}: {none:,} of {count:,} questions have no answer in their text."
+        yield Finding(split.task, split.name, "balance", "note", count, count, message)
+    elif find_kind(reader.kind).per_candidate:
+        yield _describe_places(split, reader)
     else:
         yield from _check_numbers(split, train)
+
+
+def _describe_places(split: Split, reader: LabelReader) -> Finding:
+    """How many candidates rows have, and how good it is to choose the same place always."""
+    places = Counter(reader.read(label) for label in split.usable_labels)
+    counts = [len(split_candidates(split.texts[row][1])[1]) for row in split.usable_rows]
+    [(best, times)] = places.most_common(1)
+    among = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    message = (
+        f"Labels of {split.name}: choices among {among} candidates; the right one is most often candidate {best + 1} "
+        f"({times / len(counts):.0%} of rows)."
+    )
+    return Finding(split.task, split.name, "balance", "note", len(counts), len(counts), message)
 
 
 def _check_numbers(split: Split, train: Split) -> Iterator[Finding]:

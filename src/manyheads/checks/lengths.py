@@ -11,6 +11,7 @@ from manyheads.checks.findings import Finding, count_finding
 from manyheads.checks.split import Split
 from manyheads.config.part import PartConfig
 from manyheads.config.recipe import EncoderSettings
+from manyheads.data.choices import longest_candidate
 from manyheads.encoder.auto import LONGEST, OFFSET_POSITIONS
 from manyheads.encoder.loading import is_bert, locate, read_config
 from manyheads.errors import UserError
@@ -52,7 +53,7 @@ def read_limit(settings: EncoderSettings) -> LengthLimit | NoEncoder:
 
 
 def find_truncation(
-    split: Split, encoding_config: PartConfig | None, limit: LengthLimit | NoEncoder
+    split: Split, encoding_config: PartConfig | None, limit: LengthLimit | NoEncoder, choices: bool = False
 ) -> Iterator[Finding]:
     if isinstance(limit, NoEncoder):
         if split.name == "train":
@@ -60,6 +61,8 @@ def find_truncation(
             yield Finding(split.task, split.name, "truncation", "note", 0, 0, message)
         return
     usable_texts = [split.texts[row] for row in split.usable_rows]
+    if choices:  # each candidate is read on its own; the longest counts
+        usable_texts = [(texts[0], longest_candidate(texts[1])) for texts in usable_texts]
     columns = list(zip(*usable_texts, strict=True))
     encoding = _build_encoding(encoding_config, len(columns), limit.hidden_size)
     if encoding is None:

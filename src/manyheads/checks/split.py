@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from manyheads.data.choices import file_label
 from manyheads.data.labels import BETWEEN
 from manyheads.data.table import Table
 
@@ -46,7 +47,7 @@ class Split:
 
     def labelled_location(self, row: int) -> str:
         """'train.csv:7 (good)'"""
-        classes = self.labels[row].removeprefix(BETWEEN).replace(BETWEEN, ", ")
+        classes = file_label(self.labels[row]).removeprefix(BETWEEN).replace(BETWEEN, ", ")
         return f"{self.location(row)} ({printable(classes)})"
 
     def quotes(self, rows: Iterable[int]) -> Iterator[str]:

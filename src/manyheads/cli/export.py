@@ -11,6 +11,7 @@ from manyheads.cli.options import AsJson, Imports, ModelArgument, ModelOption, Q
 from manyheads.errors import UserError, nearest
 
 if TYPE_CHECKING:
+    from manyheads.exporting.folder import Exported
     from manyheads.inference.onnx_folder import Layout, Precision
 
 FORMS = ("onnx", "transformers", "cross-encoder", "sentence-transformers")
@@ -54,7 +55,7 @@ def export(
     quiet: Quiet = False,
 ) -> None:
     """Export a model for ONNX Runtime, and check it first; for example: manyheads export runs/demo --precision int8"""
-    from manyheads.console import Reporter, print_json, print_table
+    from manyheads.console import Reporter, print_json
     from manyheads.runs.opening import is_hub_name, local_folder
 
     if is_hub_name(run) and folder is None:
@@ -82,13 +83,19 @@ def export(
         else:
             print(written)
         return
-    from manyheads.exporting.folder import ExportSettings, as_lines
+    from manyheads.exporting.folder import ExportSettings
     from manyheads.exporting.folder import export as export_model
 
     settings = ExportSettings(
         cast("Precision", precision), cast("Layout", layout), layers, most_lost=most_lost, check_rows=check_rows
     )
-    exported = export_model(run, folder, settings, check, model, tuple(imports or ()), Reporter(quiet))
+    _print_exported(export_model(run, folder, settings, check, model, tuple(imports or ()), Reporter(quiet)), as_json)
+
+
+def _print_exported(exported: Exported, as_json: bool) -> None:
+    from manyheads.console import print_json, print_table
+    from manyheads.exporting.folder import as_lines
+
     if as_json:
         sizes = {"bytes": exported.size, "original_bytes": exported.original_size}
         tasks = {name: measured.to_json() for name, measured in exported.measured.items()}

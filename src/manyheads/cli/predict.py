@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from manyheads.inference.predictor import Predictor
     from manyheads.inference.scores import Scores
     from manyheads.inference.texts import FileLayout
+    from manyheads.runs.run import Run
     from manyheads.runs.splits import Split
+    from manyheads.tasks.task import Task
 
 SHOWN_REASONS = 3  # why rows of a task were left out
 
@@ -69,11 +71,7 @@ def evaluate(
         predictor = open_predictor(run, model, imports or (), read_runtime(runtime))
         scores, about = predictor.evaluate(files or [], task, reporter=Reporter(quiet), **layout), predictor.about
     else:
-        from manyheads.runs.run import Run
-
-        if runtime is not None:
-            raise UserError(f"{run}: a run; --runtime is for exported models.", code="conflicting-options")
-        opened = Run(run, model or "best", imports or ())
+        opened = _open_run(run, model, imports, runtime)
         scores = opened.evaluate(files or None, cast("Split | None", split), task, Reporter(quiet), **layout)
         about = opened.about
     measured = "files" if files else split or "dev"
@@ -82,6 +80,14 @@ def evaluate(
     else:
         print_table(_score_lines(scores, measured), False)
     _say_left_out(scores)
+
+
+def _open_run(run: Path, model: str | None, imports: list[Path] | None, runtime: str | None) -> Run:
+    from manyheads.runs.run import Run
+
+    if runtime is not None:
+        raise UserError(f"{run}: a run; --runtime is for exported models.", code="conflicting-options")
+    return Run(run, model or "best", imports or ())
 
 
 def _check_has_data(run: Path) -> None:
@@ -136,7 +142,11 @@ def predict(
         str | None, typer.Option("--task", "-t", help="Which task; needed where there are several.")
     ] = None,
     text: Annotated[
-        list[str] | None, typer.Option("--text", help="A text; may be repeated. Pair tasks take them two by two.")
+        list[str] | None,
+        typer.Option(
+            "--text",
+            help="A text; may be repeated. Pair tasks take them two by two; a choice is a question, then candidates.",
+        ),
     ] = None,
     text_column: Annotated[
         list[str] | None,
@@ -185,7 +195,11 @@ def _predict_texts(predictor: Predictor, task: str | None, texts: list[str] | No
         by_task = predictor.predict_all(_split_pairs(lines, any("\t" in line for line in lines)))
         _print_every_task(predictor, _numbers(lines), by_task, as_json)
         return
-    predictions = predictor.predict(task, _read_texts(texts, predictor.task(task).pair))
+    chosen = predictor.task(task)
+    if chosen.kind.per_candidate:
+        predictions = predictor.predict(chosen.name, _read_choices(texts, chosen))
+    else:
+        predictions = predictor.predict(task, _read_texts(texts, chosen.pair))
     _print_predictions(_numbers(predictions), predictions, as_json, with_ids=False)
 
 
@@ -236,6 +250,8 @@ def _print_every_task(
         if predictor.tasks[left_out[0]].pair:
             takes, given = "pairs", "single texts"
         reason = f"they take {takes}, and these are {given}"
+        if any(predictor.tasks[name].kind.per_candidate for name in (*left_out, *predictions)):
+            given, reason = "others", "they take other texts than these, or other columns"
         if given == "single texts":
             reason += " (of a FILE, name two columns: --text-column)"
         print(f"left out: {', '.join(left_out)}: {reason}", file=sys.stderr)
@@ -268,6 +284,14 @@ def _read_texts(texts: list[str] | None, pair: bool) -> list[Any]:
     if sys.stdin.isatty():
         print("One text per line, pairs separated by a tab; end with Ctrl-D.", file=sys.stderr)
     return _split_pairs(_stdin_lines(), pair)
+
+
+def _read_choices(texts: list[str] | None, task: Task) -> list[Any]:
+    """One question and its candidates from --text, else one from each line of stdin, with tabs between."""
+    assert task.columns.choices is not None
+    before = 1 if task.columns.choices.question is None else 2  # texts before the first candidate
+    lines = [texts] if texts else [line.split("\t") for line in _stdin_lines()]
+    return [(*line[:before], line[before:]) for line in lines]
 
 
 def _stdin_lines() -> list[str]:

@@ -188,6 +188,9 @@ class TaskSettings(Model):
     """'none': a quote mark is a letter and each line a row, in all the task's files; a source may say otherwise."""
     text: list[str] | None = Field(None, min_length=1, max_length=2)
     """The text column, or the two of a pair; by default recognised by name."""
+    candidates: ColumnNames | None = None
+    """Of multiple choice: the column with a row's list of candidates, or a column for each; by default a column of
+    lists that is called choices, candidates or options. `text` is then the question, or a context and the question."""
     label: str | list[str] | None = None
     """The label column, or several with a yes or no for each class; by default recognised by name."""
     negatives: list[str] | None = None
@@ -197,7 +200,8 @@ class TaskSettings(Model):
     """The column that identifies a row in prediction files; by default 'id' if there is one, else the row's number."""
     kind: KindName | None = None
     """By default seen from the labels: numbers with fractions are regression, lists multi-label, all else
-    classification. Ordinal is a classification whose classes are in order."""
+    classification; tags and multiple choice are seen from the columns. Ordinal is a classification whose classes are in
+    order."""
     labels: list[str] | dict[str, str] | None = None
     """The classes in order, or a map from the file's values to class names; by default those found in train."""
     range: tuple[float, float] | None = None

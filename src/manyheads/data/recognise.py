@@ -12,9 +12,11 @@ import yaml
 
 from manyheads.config.task import Source
 from manyheads.data.advice import guess_label, guess_texts, layout_advice, shown_names
+from manyheads.data.answers import AnswerColumns, looks_like_answers
+from manyheads.data.choices import ChoiceColumns
 from manyheads.data.chunk import Chunk
 from manyheads.data.readers import source_name
-from manyheads.data.table import Columns, label_columns
+from manyheads.data.table import Columns, label_columns, text_columns
 from manyheads.data.tags import split_tag
 from manyheads.data.words import is_span
 from manyheads.errors import UserError, nearest
@@ -34,6 +36,9 @@ TEXT_NAMES = ("text", "sentence", "review", "utterance", "content", "question", 
 LABEL_NAMES = ("label", "labels", "sentiment", "similarity", "is_duplicate", "score", "class", "category", "intent")
 WORD_NAMES = ("tokens", "words")
 TAG_NAMES = ("tag", "ner_tag", "ner", "slot", "entities", "span", "pos_tag", "pos")  # or several of them
+CANDIDATE_NAMES = ("choices", "candidates", "options")
+RIGHT_NAMES = ("label", "answer", "answerKey", "answer_index", "correct")  # which candidate is right
+CONTEXT_NAMES = ("context", "passage", "article")
 ID_NAMES = ("id", "idx", "index", "guid", "uid")
 
 
@@ -63,6 +68,64 @@ def recognise_columns(
         candidates = [name for name in candidates if name not in texts]
         raise _cannot_tell("label", guess_label(chunk, candidates), source, chunk)
     return Columns(texts, label, id_column)
+
+
+def recognise_choices(
+    chunk: Chunk,
+    text: list[str] | None,
+    candidates: list[str] | None,
+    label: str | list[str] | None,
+    id_column: str | None,
+) -> Columns | None:
+    """The columns of a multiple choice; None where candidates are neither named nor recognised as lists, or the
+    question or the label is not recognised."""
+    names = set(filter(None, chunk.columns))
+    if candidates is None:
+        recognised = next((name for name in CANDIDATE_NAMES if name in names and _has_lists(chunk, name)), None)
+        candidates = None if recognised is None else [recognised]
+    texts = tuple(text or ())
+    if not texts:
+        question = _first_of(("question", *TEXT_NAMES), names)
+        context = _first_of(CONTEXT_NAMES, names)
+        texts = tuple(name for name in (context, question) if name) if question else ()
+    label = label or _first_of(RIGHT_NAMES, names.difference(texts))
+    if not candidates or not texts or not isinstance(label, str):
+        return None
+    choices = ChoiceColumns(tuple(candidates), texts[1] if len(texts) == 2 else None)
+    return Columns((texts[0], candidates[0]), label, id_column, choices=choices)
+
+
+def recognise_answers(
+    chunk: Chunk, text: list[str] | None, label: str | list[str] | None, id_column: str | None, named: bool
+) -> Columns | None:
+    """The columns of a question, a text and answers in it; None where they are not recognised. `named`: the recipe says
+    that there are some."""
+    names = set(filter(None, chunk.columns))
+    texts = tuple(text or ())
+    if not texts and "question" in names:
+        context = _first_of(CONTEXT_NAMES, names)
+        texts = ("question", context) if context else ()
+    if len(texts) != 2:
+        return None
+    label = label or _first_of(("answers", "answer"), names.difference(texts))
+    if not isinstance(label, str) or label not in names:
+        return None
+    start = "answer_start" if "answer_start" in names and label != "answer_start" else None
+    if start is None and not named:
+        index = chunk.columns.index(label)
+        cells = [row[index] for row in chunk.cells[:LOOKED_AT] if row is not None and row[index]]
+        if not cells or not all(map(looks_like_answers, cells)):
+            return None
+    return Columns(texts, label, id_column, answers=AnswerColumns(start))
+
+
+def _has_lists(chunk: Chunk, name: str) -> bool:
+    """Whether the first rows have lists of texts there."""
+    index = chunk.columns.index(name)
+    cells = [row[index] for row in chunk.cells[:LOOKED_AT] if row is not None]
+    if not cells:
+        return False
+    return all(isinstance(cell, list) and all(isinstance(part, str) for part in cell) for cell in cells)
 
 
 def label_look(chunk: Chunk, columns: Columns) -> Look:
@@ -137,7 +200,8 @@ def recognise_query(names: Collection[str]) -> tuple[str, str] | None:
 
 def check_columns(source: Source, split: str, chunk: Chunk, columns: Columns, location: str) -> None:
     """A column that the file does not have is an error that names those it has."""
-    for name in (*columns.text, *label_columns(columns), columns.id):
+    start = columns.answers.start if columns.answers is not None and columns.label is not None else None
+    for name in (*text_columns(columns), *label_columns(columns), start, columns.id):
         if name is not None and name not in chunk.columns:
             known_columns = nearest(name, shown_names(chunk))
             advice = layout_advice(source, chunk)

@@ -9,11 +9,13 @@ from typing import Any
 
 from manyheads.config.label_text import normalise
 from manyheads.config.task import Source
+from manyheads.data.answers import write_answers
+from manyheads.data.choices import join_chunk
 from manyheads.data.chunk import Chunk
 from manyheads.data.labels import FAULT, YES, BadLabel, as_list
 from manyheads.data.readers import read_chunks
 from manyheads.data.recognise import check_columns
-from manyheads.data.table import BadRow, Columns, TableChunk, label_columns
+from manyheads.data.table import BadRow, Columns, TableChunk, has_indents, label_columns
 from manyheads.data.text_lists import join_texts
 from manyheads.data.words import GIVEN, WordRule, cut_words, is_span, join_words, tags_of_spans
 
@@ -30,6 +32,11 @@ def usable_rows(
             if count and not chunk.cells:
                 continue
             check_columns(source, split, chunk, columns, location)
+            if columns.choices is not None:
+                label = columns.label if isinstance(columns.label, str) else None
+                chunk = join_chunk(chunk, columns.text, label, columns.choices)
+            if columns.answers is not None and isinstance(columns.label, str):
+                chunk = write_answers(chunk, columns.text[1], columns.label, columns.answers)
             number = count + len(bad)  # rows that are left out still count: an id leads back to its row in the file
             piece = plain_rows(file, chunk, columns, number) or checked_rows(file, chunk, columns, number, bad)
             count += len(piece.lines)
@@ -48,7 +55,7 @@ def _id_column(names: list[str], columns: Columns) -> str | None:
 def plain_rows(file: int, chunk: Chunk, columns: Columns, number: int) -> TableChunk | None:
     """The rows of a chunk with nothing odd in it, column by column, which is several times as quick; else None."""
     rows = [row for row in chunk.cells if row is not None]
-    if columns.words is not None or columns.negatives:
+    if has_indents(columns) or columns.negatives:
         return None
     if not rows or len(rows) < len(chunk.cells):
         return None
@@ -129,7 +136,10 @@ def checked_rows(file: int, chunk: Chunk, columns: Columns, number: int, bad: li
             usable.indents.append(indent)
             if indices.labels:
                 usable.labels.append(label)
-        elif indices.labels:
+        elif columns.answers is not None:
+            context = row[indices.texts[1]]
+            usable.indents.append(len(context) - len(context.lstrip()) if isinstance(context, str) else 0)
+        if columns.words is None and indices.labels:
             usable.labels.append(_label([row[index] for index in indices.labels], columns))
         if columns.negatives:
             usable.negatives.append(_negatives(row, indices))

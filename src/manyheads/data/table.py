@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from manyheads.config.task import TREE_KEYS, Source
+from manyheads.data.answers import AnswerColumns
+from manyheads.data.choices import ChoiceColumns
 from manyheads.data.readers import file_format, find_file
 from manyheads.data.words import WordRule
 from manyheads.errors import UserError
@@ -33,7 +35,14 @@ class Columns:
     label: str | tuple[str, ...] | None  # several: a yes-or-no column per class; None: labels are not wanted
     id: str | None  # None: 'id' where the file has it, else the row's number
     words: WordRule | None = None  # how plain texts are cut into words, where each word has a label; else None
+    answers: AnswerColumns | None = None  # where labels are parts of the second text
+    choices: ChoiceColumns | None = None  # where the second text is a row's candidates
     negatives: tuple[str, ...] = ()  # columns of wrong answers to the first text: a text each, or a list of them
+
+
+def has_indents(columns: Columns) -> bool:
+    """Whether it matters where a text stood in its cell: predictions have places in it."""
+    return columns.words is not None or columns.answers is not None
 
 
 def label_columns(columns: Columns) -> tuple[str, ...]:
@@ -43,6 +52,20 @@ def label_columns(columns: Columns) -> tuple[str, ...]:
     if isinstance(columns.label, str):
         return (columns.label,)
     return columns.label
+
+
+def text_columns(columns: Columns) -> tuple[str, ...]:
+    """The columns that texts are read from, candidates included."""
+    return question_columns(columns) + (() if columns.choices is None else columns.choices.candidates)
+
+
+def question_columns(columns: Columns) -> tuple[str, ...]:
+    """The text columns as a recipe names them: without candidates, which have a key of their own."""
+    if columns.choices is None:
+        return columns.text
+    if columns.choices.question is None:
+        return columns.text[:1]
+    return (columns.text[0], columns.choices.question)
 
 
 class BadRow(NamedTuple):
@@ -109,7 +132,7 @@ def hold_rows(pieces: Iterator[TableChunk], columns: Columns, sources: tuple[str
     for name, arrays in parts.items():
         strings_by_name[name] = Strings(pa.chunked_array(arrays, type=pa.large_string()).combine_chunks())
     table = _table(strings_by_name, (np.concatenate(lines), np.concatenate(files)), sources, bad)
-    return table if columns.words is None else replace(table, indents=np.concatenate(indents))
+    return table if not has_indents(columns) else replace(table, indents=np.concatenate(indents))
 
 
 # --- kept in the cache -----------------------------------------------------------------------------------------
@@ -143,7 +166,7 @@ def write_rows(writer: EntryWriter, pieces: Iterator[TableChunk], columns: Colum
             append_strings(writer, name, strings)
         writer.append("lines", np.array(piece.lines, dtype=np.int64))
         writer.append("files", np.full(len(piece.lines), piece.file, dtype=np.int16))
-        if columns.words is not None:
+        if has_indents(columns):
             writer.append("indents", np.array(piece.indents, dtype=np.int32))
     writer.notes["bad"] = bad
 
@@ -153,7 +176,7 @@ def rows_of_entry(entry: Entry, columns: Columns, sources: tuple[str, ...]) -> T
     strings_by_name = {name: Strings(CachedStrings(entry, name)) for name in _names(columns)}
     bad = [BadRow(*fields) for fields in entry.notes["bad"]]
     table = _table(strings_by_name, (entry.column("lines"), entry.column("files")), sources, bad)
-    return table if columns.words is None else replace(table, indents=entry.column("indents"))
+    return table if not has_indents(columns) else replace(table, indents=entry.column("indents"))
 
 
 def _names(columns: Columns) -> list[str]:

@@ -270,6 +270,10 @@ def for_people(task: Task, predicted: Tensor) -> list[Tensor]:
 def _check_exports(model: ManyHeads, task: Task) -> None:
     """A part that cannot be part of a graph is refused by name."""
     head = model.head(task.name)
+    if task.kind.per_token:
+        raise cannot_export(f"task '{task.name}': kind '{task.labels.kind}' has a prediction per token")
+    if task.kind.per_candidate:
+        raise cannot_export(f"task '{task.name}': kind '{task.labels.kind}' has a prediction per candidate")
     if task.kind.per_word:
         raise cannot_export(f"task '{task.name}': kind '{task.labels.kind}' has a prediction per word")
     if task.kind.searches:

@@ -12,6 +12,7 @@ from itertools import chain, islice
 import numpy as np
 
 from manyheads.parts.metrics import measured_by, metric_name, score
+from manyheads.parts.metrics.answers import answer_values
 from manyheads.seeding import generator
 from manyheads.tasks.kind import Labels, Predictions
 from manyheads.tasks.task import Task
@@ -58,11 +59,15 @@ def drawn_metrics(
     slow: list[str] = []
     for metric in metrics:
         if metric == "accuracy" and isinstance(labels, np.ndarray) and labels.ndim == 1:
-            drawn[metric] = _accuracies(predictions, labels, dev)
+            drawn[metric] = _accuracies(task.kind.decode(predictions, task), labels, dev)
         elif metric == "pearson" and isinstance(labels, np.ndarray):
             drawn[metric] = _correlations(predictions.astype(np.float64), labels.astype(np.float64), dev)
         elif metric in ("macro-f1", "micro-f1") and isinstance(labels, np.ndarray):
             drawn[metric] = _f1_scores(task, metric, predictions, labels, dev)
+        elif metric in ("answer-f1", "answer-exact-match"):
+            values = answer_values(metric, predictions, labels, task).astype(np.float32)
+            sums = [counts @ values for counts in _blocks_of_counts(dev, len(values))]
+            drawn[metric] = np.concatenate(sums).astype(np.float64) / len(values)
         else:
             slow.append(metric)
     if slow:
@@ -70,8 +75,9 @@ def drawn_metrics(
     return {metric: drawn[metric] for metric in metrics}
 
 
-def _accuracies(predictions: np.ndarray, labels: np.ndarray, dev: str) -> np.ndarray:
-    correct = (predictions.argmax(axis=1) == labels).astype(np.float32)
+def _accuracies(predicted: np.ndarray, labels: np.ndarray, dev: str) -> np.ndarray:
+    """Of class indices, or of the numbers of candidates."""
+    correct = (predicted == labels).astype(np.float32)
     sums = [counts @ correct for counts in _blocks_of_counts(dev, len(labels))]
     return np.concatenate(sums).astype(np.float64) / len(labels)
 

@@ -19,7 +19,7 @@ def fit_calibration(task: Task, predictions: Column, labels: Column) -> Calibrat
 
 def calibrate(task: Task, predictions: Column) -> Column:
     """A model's own predictions → those by the task's calibration."""
-    if isinstance(predictions, Ragged):
+    if isinstance(predictions, Ragged) and task.kind.per_word:
         return Ragged(task.kind.calibrate(predictions.values, task), predictions.starts)
-    calibrated: np.ndarray = task.kind.calibrate(predictions, task)
+    calibrated: Column = task.kind.calibrate(predictions, task)
     return calibrated

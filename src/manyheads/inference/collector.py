@@ -54,4 +54,4 @@ class WordCollector:
 
 
 def make_collector(task: Task, examples: int) -> Collector:
-    return WordCollector(examples) if task.kind.per_word else ArrayCollector(examples)
+    return WordCollector(examples) if task.kind.ragged else ArrayCollector(examples)

@@ -11,7 +11,7 @@ from manyheads.data.advice import layout_advice, shown_names
 from manyheads.data.chunk import Chunk
 from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows
 from manyheads.data.labels import BadLabel
-from manyheads.data.table import Table
+from manyheads.data.table import Table, text_columns
 from manyheads.errors import UserError
 from manyheads.inference.texts import FileLayout, first_chunk, source_of_file
 from manyheads.tasks.task import Task
@@ -37,18 +37,8 @@ def read_labelled_files(
     examples: dict[str, Dataset] = {}
     unmeasured: dict[str, str] = {}
     for name, task in tasks.items():
-        own_sources: list[Source] = []
-        reason = f"no file has the columns {', '.join(_columns(task))}"
-        for source, chunk in zip(sources, chunks, strict=True):
-            if not _has_columns(chunk, task):
-                continue
-            foreign = None
-            if len(tasks) > 1:
-                foreign = _why_foreign(task, _read_rows(task, [source]))
-            if foreign is None:
-                own_sources.append(source)
-            else:
-                reason = f"{source.file}: {foreign}"
+        with_columns = [source for source, chunk in zip(sources, chunks, strict=True) if _has_columns(chunk, task)]
+        own_sources, reason = _own_sources(task, with_columns, len(tasks) > 1)
         if own_sources:
             examples[name] = _label_rows(task, own_sources, name in skip_bad_rows, len(tasks) > 1)
         else:
@@ -56,8 +46,23 @@ def read_labelled_files(
     return examples, unmeasured
 
 
+def _own_sources(task: Task, with_columns: list[Source], several_tasks: bool) -> tuple[list[Source], str]:
+    """Of the files that have a task's columns those that are its own; and why there is none, if there is none."""
+    if not several_tasks:
+        return with_columns, ""
+    own_sources: list[Source] = []
+    reason = f"no file has the columns {', '.join(_columns(task))}"
+    for source in with_columns:
+        foreign = _why_foreign(task, _read_rows(task, [source]))
+        if foreign is None:
+            own_sources.append(source)
+        else:
+            reason = f"{source.file}: {foreign}"
+    return own_sources, reason
+
+
 def _columns(task: Task) -> tuple[str, ...]:
-    return (*task.columns.text, *label_columns(task.columns))
+    return (*text_columns(task.columns), *label_columns(task.columns))
 
 
 def _has_columns(chunk: Chunk, task: Task) -> bool:

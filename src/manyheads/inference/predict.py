@@ -58,11 +58,13 @@ def predict_tasks(
         predictions = predict_outputs(model.head(batch.task).loss, outputs.float(), counts).cpu().numpy()
         predictions = mean_over_orders(data[batch.task].task, predictions)
         collectors[batch.task].add(batch.positions, predictions, counts)
-    predictions_by_task: dict[str, Column] = {}
+    results: dict[str, Column] = {}
     for name, split in data.items():
-        own = ranked[name] if name in ranked else collectors[name].result()
-        predictions_by_task[name] = _for_people(split.task, own)
-    return predictions_by_task
+        predicted = ranked[name] if name in ranked else collectors[name].result()
+        if split.task.kind.per_token:
+            predicted = split.task.kind.read_out(predicted, split.task, split.spans(chosen[name]))
+        results[name] = _for_people(split.task, predicted)
+    return results
 
 
 @torch.no_grad()
@@ -216,5 +218,5 @@ def _reading(model: ManyHeads, split: TaskTokens) -> tuple[object, ...]:
 def way_of_reading(model: ManyHeads, task: Task) -> tuple[object, ...]:
     """Equal where two tasks make the same inputs of the same texts."""
     encoding = model.tasks[task.head_of or task.name].encoding
-    way_of_words = (task.kind.name, task.columns.words) if task.kind.per_word else None
+    way_of_words = (task.kind.name, task.columns.words) if task.kind.in_windows else None
     return encoding.model_dump_json(), model.head(task.name).pooling.positions_needed, way_of_words, task.both_orders

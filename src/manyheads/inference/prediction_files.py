@@ -25,14 +25,14 @@ LENGTHS = "-lengths"  # ends the name of what says how long a ragged column's ro
 def describe(task: Task, predictions: Column, texts: Sequence[TextWords] = ()) -> list[dict[str, Any]]:
     """Predictions in the user's own words: class name, or names, with the probability of every class; or a value; or
     spans of the texts."""
-    if task.kind.per_word:
+    if task.kind.ragged:
         return task.kind.describe_words(predictions, task, texts)
     return task.kind.describe(predictions, task)
 
 
 def describe_rows(task: Task, predictions: Column, examples: Dataset) -> list[dict[str, Any]]:
     """The same of all rows of a dataset."""
-    return describe(task, predictions, task.kind.words(examples, task) if task.kind.per_word else ())
+    return describe(task, predictions, task.kind.words(examples, task) if task.kind.ragged else ())
 
 
 def write_predictions(
@@ -44,7 +44,7 @@ def write_predictions(
     cells: list[tuple[str, str]] = []
     described_rows = describe_rows(task, predictions, examples)
     for example_id, described in zip(examples.ids.to_pylist(), described_rows, strict=True):
-        cells.append((example_id, task.kind.as_text(described["prediction"], task)))
+        cells.append((example_id, task.kind.as_cell(described, task)))
     file = folder / _file_name(task, split)
     if style.format == "course":
         write_text(file, _course_text(style.column, cells))

@@ -17,8 +17,11 @@ from typing import Any, Protocol, Unpack
 import numpy as np
 
 from manyheads.config.plugins import import_parts
+from manyheads.config.task import Source
 from manyheads.console import Reporter
+from manyheads.data.choices import join_candidates
 from manyheads.data.dataset import Dataset
+from manyheads.data.table import text_columns as data_text_columns
 from manyheads.errors import UserError, nearest
 from manyheads.inference.graph_session import Runtime
 from manyheads.inference.labelled_files import Files, read_labelled_files
@@ -29,10 +32,13 @@ from manyheads.inference.scores import Scores, TaskScore, nothing_to_evaluate, s
 from manyheads.inference.texts import (
     FileLayout,
     Text,
+    choice_texts,
     dataset_of_file,
     dataset_of_texts,
+    first_chunk,
     id_column_of_file,
     source_of_file,
+    takes_texts,
     text_columns_of_file,
     text_columns_of_task,
 )
@@ -44,6 +50,7 @@ from manyheads.tasks.task import Task
 TOKENS_PER_PASS = 4096  # memory of a pass; a matter of the machine that predicts, so it is not kept with the model
 SMALLEST_LENGTH = 1e-12  # of a vector that is divided by its length
 SILENT_SECONDS = 2.0  # of a prediction, before there is a progress bar
+CHOICE_TRIAL = ("a", join_candidates("", ["a", "b"]))
 Progress = Callable[[int], None]
 Described = list[dict[str, Any]]  # {'prediction': …} of each example and, for classes, their probabilities
 
@@ -116,10 +123,13 @@ class Predictor:
     def predict(self, task: str | None, texts: Sequence[Text | list[str]]) -> Described:
         """Predictions in the order of the texts: {'prediction': …} and, for classes, their probabilities.
 
-        Where words are tagged a text may be a list of its words; else it is cut as the task's `words` say.
+        Where words are tagged a text may be a list of its words; else it is cut as the task's `words` say. A multiple
+        choice takes (question, [candidates]), or (context, question, [candidates]).
         """
         chosen = self.task(task)
         reader = f"task '{chosen.name}'"
+        if chosen.kind.per_candidate:
+            return self.predict_dataset([chosen], dataset_of_texts(choice_texts(texts, chosen), 2, reader))[chosen.name]
         examples = dataset_of_texts(texts, len(chosen.columns.text), reader, words=chosen.kind.word_columns)
         return self.predict_dataset([chosen], examples)[chosen.name]
 
@@ -137,7 +147,7 @@ class Predictor:
         return chosen
 
     def _tasks_that_take(self, text_count: int) -> list[Task]:
-        return [task for task in self.tasks.values() if len(task.columns.text) == text_count]
+        return [task for task in self.tasks.values() if takes_texts(task, text_count)]
 
     def predict_file(
         self,
@@ -154,7 +164,8 @@ class Predictor:
         """
         chosen, source = self.task(task), source_of_file(file, layout)
         columns = text_columns_of_task(source, chosen, text_columns)
-        examples = dataset_of_file(source, columns, chosen.columns.id, chosen.columns.words)
+        own = chosen.columns
+        examples = dataset_of_file(source, columns, own.id, own.words, own.choices, own.answers)
         return examples.ids.to_pylist(), self.predict_dataset([chosen], examples, reporter)[chosen.name]
 
     def predict_file_all(
@@ -169,11 +180,37 @@ class Predictor:
         By default the columns are those of the first task that finds its own, or those with the usual names.
         """
         source = source_of_file(file, layout)
+        choosing = self._tasks_with_candidates(source)
+        if choosing and not text_columns:
+            return self._predict_choices(source, choosing, reporter)
         columns = text_columns_of_file(source, self.tasks.values(), text_columns)
         chosen = self._tasks_for(len(columns))
         words = next((task.columns.words for task in chosen if task.columns.words), None)
-        examples = dataset_of_file(source, columns, id_column_of_file(source, chosen), words)
+        answers = next((task.columns.answers for task in chosen if task.columns.answers), None)
+        examples = dataset_of_file(source, columns, id_column_of_file(source, chosen), words, answers=answers)
         return examples.ids.to_pylist(), self.predict_dataset(chosen, examples, reporter)
+
+    def _tasks_with_candidates(self, source: Source) -> list[Task]:
+        """Those whose question and candidates a file has."""
+        present = set(first_chunk(source).columns)
+        choosing: list[Task] = []
+        for task in self.tasks.values():
+            if task.kind.per_candidate and set(data_text_columns(task.columns)) <= present:
+                choosing.append(task)
+        return choosing
+
+    def _predict_choices(
+        self, source: Source, tasks: list[Task], reporter: Reporter | None
+    ) -> tuple[list[str], dict[str, Described]]:
+        """Of every task that chooses among the candidates of a file's rows."""
+        described: dict[str, Described] = {}
+        ids: list[str] = []
+        for task in tasks:
+            own = task.columns
+            examples = dataset_of_file(source, own.text, own.id, own.words, own.choices)
+            ids = examples.ids.to_pylist()
+            described |= self.predict_dataset([task], examples, reporter)
+        return ids, described
 
     def embed(self, texts: Sequence[str], normalize: bool = False, task: str | None = None) -> np.ndarray:
         """[texts, width] float32: the mean token state of each text by the trained encoder, in the order of the texts.
@@ -255,9 +292,17 @@ class Predictor:
                 continue
             with guarded(self.source / MODEL_FILE):
                 described = self.predict_dataset(tasks, dataset_of_texts([text], text_count, "a task"))
-            for name, predictions in described.items():
-                if not _is_finite(predictions):
-                    raise refused(self.source, f"task '{name}' predicts what is not a number.")
+            self._check_finite(described)
+        choices = [task for task in self.tasks.values() if task.kind.per_candidate]
+        for task in choices:
+            with guarded(self.source / MODEL_FILE):
+                described = self.predict_dataset([task], dataset_of_texts([CHOICE_TRIAL], 2, "a task"))
+            self._check_finite(described)
+
+    def _check_finite(self, described: Mapping[str, Described]) -> None:
+        for name, predictions in described.items():
+            if not _is_finite(predictions):
+                raise refused(self.source, f"task '{name}' predicts what is not a number.")
 
 
 def unit_vectors(embeddings: np.ndarray) -> np.ndarray:
@@ -295,7 +340,8 @@ def _with_same_rows(tasks: Mapping[str, Task], examples: Mapping[str, Dataset]) 
 
 def _is_finite(predictions: Described) -> bool:
     for prediction in predictions:
-        for number in (prediction["prediction"], *prediction.get("probabilities", {}).values()):
+        probabilities = prediction.get("probabilities", {}).values()
+        for number in (prediction["prediction"], prediction.get("probability"), *probabilities):
             if isinstance(number, float) and not math.isfinite(number):
                 return False
     return True

@@ -11,6 +11,8 @@ from pydantic import ValidationError
 
 from manyheads.config.task import FileFormat, Quoting, Source
 from manyheads.data.advice import layout_advice, shown_names
+from manyheads.data.answers import AnswerColumns
+from manyheads.data.choices import ChoiceColumns, join_candidates
 from manyheads.data.chunk import Chunk
 from manyheads.data.dataset import Dataset, label_rows, read_rows
 from manyheads.data.readers import is_lines, read_chunks
@@ -53,12 +55,40 @@ def dataset_of_texts(texts: Sequence[Text | list[str]], text_count: int, reader:
             raise UserError(f"input {number}: {reader} takes {takes}, found {len(sides)}.", code="bad-text")
         for column, side in zip(columns, sides, strict=True):
             column.append(_checked(side, number))
-        indents.append(len(sides[0]) - len(sides[0].lstrip()))
+        indents.append(len(sides[-1]) - len(sides[-1].lstrip()))
     count = len(columns[0])
     sides_as_strings = tuple(map(Strings.of, columns))
     ids = Strings.of(map(str, range(count)))
     lines, files = np.arange(1, count + 1), np.zeros(count, dtype=np.int16)
     return Dataset(Table(sides_as_strings, None, ids, lines, files, ("input",), [], np.array(indents)), None)
+
+
+def takes_texts(task: Task, text_count: int) -> bool:
+    """Whether a task reads single texts, or pairs; one that chooses among candidates reads neither."""
+    return len(task.columns.text) == text_count and not task.kind.per_candidate
+
+
+def choice_texts(rows: Sequence[Any], task: Task) -> list[Text]:
+    """Questions with their candidates, as (question, [candidates]) or (context, question, [candidates]), in the form
+    that files have them in."""
+    assert task.columns.choices is not None
+    has_context = task.columns.choices.question is not None
+    expected = "(context, question, [candidates])" if has_context else "(question, [candidates])"
+    if isinstance(rows, str):
+        raise UserError(f"expected a list of {expected}, found one string.", code="bad-text")
+    texts: list[Text] = []
+    for number, row in enumerate(rows, start=1):
+        parts = list(row) if isinstance(row, tuple | list) else []
+        if len(parts) != 2 + has_context or not isinstance(parts[-1], tuple | list):
+            reason = f"task '{task.name}' takes {expected}, found {row!r}"
+            raise UserError(f"input {number}: {reason:.300}.", code="bad-text")
+        question = _checked(parts[1], number) if has_context else ""
+        try:
+            joined = join_candidates(question, [_checked(candidate, number) for candidate in parts[-1]])
+        except ValueError as fault:
+            raise UserError(f"input {number}: {fault}.", code="bad-text") from None
+        texts.append((parts[0], joined))
+    return texts
 
 
 def _joined(words: list[str], number: int) -> str:
@@ -96,10 +126,15 @@ def first_chunk(source: Source) -> Chunk:
 
 
 def dataset_of_file(
-    source: Source, text_columns: tuple[str, ...], id_column: str | None, words: WordRule | None = None
+    source: Source,
+    text_columns: tuple[str, ...],
+    id_column: str | None,
+    words: WordRule | None = None,
+    choices: ChoiceColumns | None = None,
+    answers: AnswerColumns | None = None,
 ) -> Dataset:
     """The texts of a file in its order; labels, if it has any, are not read."""
-    columns = Columns(text_columns, None, None if is_lines(source) else id_column, words)
+    columns = Columns(text_columns, None, None if is_lines(source) else id_column, words, answers, choices)
     rows = read_rows([source], Path.cwd(), "test", columns, str(source.file))
     return label_rows(rows, None, None, str(source.file))
 
@@ -107,6 +142,11 @@ def dataset_of_file(
 def text_columns_of_task(source: Source, task: Task, named: Sequence[str] | None) -> tuple[str, ...]:
     """The columns of a file that a task reads: as named, else its own. A line of a txt file goes by any name."""
     columns = tuple(named or task.columns.text)
+    if named and task.columns.choices is not None:
+        reason = (
+            "reads its question and candidates from columns of the names they have in train; leave out --text-column"
+        )
+        raise UserError(f"task '{task.name}' {reason}.", code="bad-text-column")
     if len(columns) != len(task.columns.text):
         takes = "two text columns" if task.pair else "one text column"
         raise UserError(f"task '{task.name}' takes {takes}, found {', '.join(columns)}.", code="bad-text-column")

@@ -41,7 +41,7 @@ class TorchBackend:
         return cls(model, about, tokens_per_pass)
 
     def run(self, tasks: list[Task], examples: Dataset, progress: Progress) -> dict[str, Column]:
-        first = next((task for task in tasks if task.kind.per_word), tasks[0])  # others can do with its tokens
+        first = next((task for task in tasks if task.kind.in_windows), tasks[0])  # others can do with its tokens
         tokens = TaskTokens(first, examples, self.model.tokenizer, cached=False)
         self._check_vocabulary(tokens.texts, examples)
         data = {task.name: tokens.of(task) for task in tasks}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -22,11 +24,12 @@ from manyheads.inference.texts import Text, dataset_of_texts
 from manyheads.model.multitask import Inputs, ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.tasks.task import Task
-from manyheads.tokens.column import tokenise_once
+from manyheads.tokens.column import TokenColumn, tokenise_texts
 from manyheads.tokens.packing import Sequence, pack
 
 WORD = re.compile(r"\w+|[^\w\s]")
 SECOND_TEXT = 1_000_000  # marks of its tokens begin there; no text has so many
+Reader = Callable[[int], list[Sequence]]  # a row's number → its encoder inputs
 NEARLY_ONE = 1e-12  # a probability is kept so far from 0 and 1 before its log-odds
 
 
@@ -50,38 +53,77 @@ def prepare(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
 def _prepare_for_tasks(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
     """Tasks that read a text the same way share its encoder inputs: most models have one way, however many heads."""
     tasks = inputs[0].tasks
-    first = next((task for task in tasks if task.kind.per_word), tasks[0])  # others can do with its tokens
-    tokens = TaskTokens(first, _dataset(inputs), model.tokenizer, cached=False)
     tasks_by_way: dict[tuple[object, ...], list[Task]] = {}
     for task in tasks:
         tasks_by_way.setdefault(way_of_reading(model, task), []).append(task)
-    too_long = np.zeros(len(inputs), dtype=bool)
-    lengths = tuple(column.lengths for column in tokens.texts)
-    tokens_by_way: list[tuple[list[Task], TaskTokens]] = []
-    for alike in tasks_by_way.values():
-        if not alike[0].kind.per_word:  # which is read window by window
-            encoding = model.head(alike[0].name).encoding
-            too_long |= encoding.untruncated_length(lengths, model.tokenizer.special_tokens) > model.max_length
-        tokens_by_way.append((alike, tokens.of(alike[0])))
-    words_by_task = {task.name: task.kind.words(tokens.examples, task) for task in tasks if task.kind.per_word}
+    ways = list(tasks_by_way.values())
+    spans_by_task: dict[str, list[TextWords]] = {}
+    if any(task.kind.ragged for task in tasks):
+        first = next((task for task in tasks if task.kind.in_windows), tasks[0])  # others can do with its tokens
+        tokens = TaskTokens(first, _dataset(inputs), model.tokenizer, cached=False)
+        readers, too_long = _readers_of_tokens(model, tokens, ways)
+        spans_by_task = {task.name: tokens.of(task).spans() for task in tasks if task.kind.ragged}
+    else:
+        readers, too_long = _readers_of_texts(model, inputs, ways)
     prepared: list[Prepared] = []
     for row, text_input in enumerate(inputs):
         sequences: dict[str, list[Sequence]] = {}
         read: list[Sequence] = []
-        for alike, way_tokens in tokens_by_way:
-            shared = way_tokens.inputs_to_predict(model, row)
+        for alike, read_row in zip(ways, readers, strict=True):
+            shared = read_row(row)
             sequences.update(dict.fromkeys((task.name for task in alike), shared))
             read += shared
-        words = {name: texts[row] for name, texts in words_by_task.items()}
+        words = {name: texts[row] for name, texts in spans_by_task.items()}
         prepared.append(
             Prepared(text_input.texts, tasks, sequences, _distinct_tokens(read), bool(too_long[row]), words)
         )
     return prepared
 
 
+def _readers_of_tokens(model: ManyHeads, tokens: TaskTokens, ways: list[list[Task]]) -> tuple[list[Reader], np.ndarray]:
+    """For each way of reading what makes a row's encoder inputs; and which rows are cut."""
+    readers: list[Reader] = []
+    too_long = np.zeros(len(tokens), dtype=bool)
+    for alike in ways:
+        own_tokens = tokens.of(alike[0])
+        readers.append(partial(own_tokens.inputs_to_predict, model))
+        if not alike[0].kind.in_windows:  # nothing of which is cut
+            too_long |= own_tokens.are_too_long(model)
+    return readers, too_long
+
+
+def _readers_of_texts(
+    model: ManyHeads, inputs: list[TextInput], ways: list[list[Task]]
+) -> tuple[list[Reader], np.ndarray]:
+    """The same of whole texts and pairs, which need no dataset: a request waits for less."""
+    columns = _tokenise(model, inputs)
+    lengths = tuple(column.lengths for column in columns)
+    readers: list[Reader] = []
+    too_long = np.zeros(len(inputs), dtype=bool)
+    for alike in ways:
+        encoding = model.head(alike[0].name).encoding
+        too_long |= encoding.untruncated_length(lengths, model.tokenizer.special_tokens) > model.max_length
+        readers.append(partial(_inputs_to_predict, model, alike[0], columns))
+    return readers, too_long
+
+
+def _inputs_to_predict(model: ManyHeads, task: Task, columns: tuple[TokenColumn, ...], row: int) -> list[Sequence]:
+    """The encoder inputs of one text or pair; of a task with `both_orders` those of both, side by side."""
+    sequences = model.inputs(task.name, columns, row)
+    if task.both_orders:
+        sequences += model.inputs(task.name, columns, row, swapped=True)
+    return sequences
+
+
+def _tokenise(model: ManyHeads, inputs: list[TextInput]) -> tuple[TokenColumn, ...]:
+    columns: list[TokenColumn] = []
+    for side in zip(*(text_input.texts for text_input in inputs), strict=True):
+        columns.append(tokenise_texts([text.strip() for text in side], model.tokenizer))
+    return tuple(columns)
+
+
 def _prepare_to_embed(model: ManyHeads, inputs: list[TextInput]) -> list[Prepared]:
-    examples = _dataset(inputs)
-    tokens = tokenise_once(examples.texts[0], model.tokenizer)
+    (tokens,) = _tokenise(model, inputs)
     special_tokens = model.tokenizer.special_tokens
     prepared: list[Prepared] = []
     for row, text_input in enumerate(inputs):
@@ -141,7 +183,8 @@ def _describe(
     predicted = predict_outputs(model.head(task.name).loss, outputs.float(), counts).cpu().numpy()
     collector = make_collector(task, len(inputs))
     collector.add(list(range(len(inputs))), mean_over_orders(task, predicted), counts)
-    return describe(task, calibrate(task, task.kind.in_label_units(collector.result(), task)), words)
+    result = task.kind.read_out(collector.result(), task, words)
+    return describe(task, calibrate(task, task.kind.in_label_units(result, task)), words)
 
 
 @torch.inference_mode()
@@ -167,7 +210,7 @@ def explain(model: ManyHeads, prepared: Prepared) -> dict[str, Words]:
     spans = [text_spans[: model.max_length] for text_spans in spans]
     explained: dict[str, Words] = {}
     for task in prepared.tasks:
-        if not task.kind.per_word:
+        if not task.kind.ragged:
             weights = _token_weights(model, task, prepared.encoder_inputs[task.name], ids)
             explained[task.name] = _word_weights(prepared.texts, spans, weights)
     return explained

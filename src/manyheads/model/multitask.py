@@ -16,6 +16,7 @@ from manyheads.model.head import IncompatiblePart, TaskHead
 from manyheads.seeding import seeded_rng
 from manyheads.tasks.task import Task
 from manyheads.tokens.column import TokenColumn
+from manyheads.tokens.framing import Ids
 from manyheads.tokens.packing import PackedTokens, Sequence, Words, merge_equal, pack
 from manyheads.tokens.tokenizer import Tokenizer
 
@@ -119,13 +120,19 @@ class ManyHeads(nn.Module):
     ) -> list[Sequence]:
         """The encoder inputs of one example. `row_group` names the rows where several tasks read the same ones;
         `swapped` reads the second text of a pair first, `window` only these tokens of each text."""
-        head = self.head(task)
         tokens = tuple(column[row][window] for column in texts)
         if swapped:
             tokens = tokens[::-1]
+        return self.frame(task, tokens, row, row_group)
+
+    def frame(
+        self, task: str, tokens: tuple[Ids, ...], row: int, row_group: str | None = None, first_side: int = 0
+    ) -> list[Sequence]:
+        """The encoder inputs of the tokens of an example's texts; `first_side` numbers them where a row has others."""
+        head = self.head(task)
         framed = head.encoding.inputs(tokens, self.tokenizer.special_tokens, self.max_length)
         sequences = []
-        for side, (ids, segments) in enumerate(framed):
+        for side, (ids, segments) in enumerate(framed, start=first_side):
             origin = None if row_group is None else (row_group, row, side)
             sequences.append(Sequence(ids, segments, head.pooling.positions_needed, origin))
         return sequences

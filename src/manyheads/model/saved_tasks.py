@@ -160,7 +160,7 @@ def _why_calibration_invalid(task: Task, classes: int) -> str | None:
     if not LOWEST_TEMPERATURE <= task.temperature <= HIGHEST_TEMPERATURE:
         expected = f"{LOWEST_TEMPERATURE} to {HIGHEST_TEMPERATURE:g}"
         return f"temperature: expected a number from {expected}, found {task.temperature}."
-    if task.thresholds and len(task.thresholds) != classes:
+    if task.thresholds and len(task.thresholds) != (1 if task.kind.per_token else classes):
         return f"thresholds: {len(task.thresholds)} numbers for {classes} classes."
     for threshold in task.thresholds:
         if not 0 < threshold < 1:

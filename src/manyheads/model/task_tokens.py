@@ -11,16 +11,20 @@ import torch
 from torch import Tensor
 
 from manyheads.data.dataset import Dataset
+from manyheads.data.words import TextWords
 from manyheads.errors import UserError
+from manyheads.model.answer_windows import answer_places, answer_windows
+from manyheads.model.candidates import Candidates
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.search_texts import SearchTexts
 from manyheads.storage.ragged import Column, Ragged
 from manyheads.tasks.task import Task
-from manyheads.tokens.column import first_tokens, tokenise, tokenise_once
+from manyheads.tokens.column import TokenColumn, first_tokens, tokenise, tokenise_once
 from manyheads.tokens.packing import Sequence
 from manyheads.tokens.tokenizer import Tokenizer
 from manyheads.tokens.windows import cut_windows
 
+FIRST_TOKEN = np.zeros(1, dtype=np.int64)
 NO_TOKENS = np.empty(0, dtype=np.int64)
 
 
@@ -55,7 +59,12 @@ class TaskTokens:
         self.row_group = row_group  # the name of its rows, where several tasks read the same ones
         self.frozen: FrozenStates | None = None  # states of its rows after frozen layers, where they are cached
         to_tokens = tokenise if cached else tokenise_once
-        self.texts = tuple(to_tokens(column, tokenizer, task.kind.per_word) for column in examples.texts)
+        self.candidates: Candidates | None = None  # where a row's second text holds several to choose from
+        if task.kind.per_candidate:
+            self.candidates = Candidates.of(examples.texts[1], lambda column: to_tokens(column, tokenizer))
+            self.texts: tuple[TokenColumn, ...] = (to_tokens(examples.texts[0], tokenizer), self.candidates.rows)
+        else:
+            self.texts = tuple(to_tokens(column, tokenizer, task.kind.in_windows) for column in examples.texts)
         self.words = self._find_words()
         # of a search with right answers: its distinct texts
         self.search: SearchTexts | None = None
@@ -69,6 +78,9 @@ class TaskTokens:
 
     def _read_labels(self) -> None:
         if self.examples.labels is None:
+            return
+        if self.task.kind.per_token:
+            self.labels = torch.from_numpy(answer_places(self.examples.labels, self.texts[1]))
             return
         labels = self.task.kind.targets(self.examples.labels, self.task)
         if isinstance(labels, Ragged):
@@ -134,6 +146,20 @@ class TaskTokens:
                 )
         return words
 
+    def spans(self, rows: np.ndarray | None = None) -> list[TextWords]:
+        """What predictions of some rows are about: their words, or candidates, or tokens, and where those stand."""
+        examples = self.examples if rows is None else self.examples.take(rows)
+        texts = self.task.kind.words(examples, self.task)
+        if not self.task.kind.per_token:
+            return texts
+        numbers = range(len(self)) if rows is None else rows.tolist()
+        with_tokens: list[TextWords] = []
+        for row, text in zip(numbers, texts, strict=True):
+            offsets = self.texts[1].offsets_of(row)
+            assert offsets is not None
+            with_tokens.append(replace(text, spans=[(start, end) for start, end in offsets.tolist()]))
+        return with_tokens
+
     def count_words(self, rows: np.ndarray) -> int:
         """How many words some rows have, whose labels are their own."""
         assert self.words is not None
@@ -180,6 +206,10 @@ class TaskTokens:
         if swapped:
             assert self.frozen is None, "states are kept of the file's order"
             return model.inputs(self.task.name, self.texts, row, self.row_group, swapped=True)
+        if self.candidates is not None:
+            return self._with_states(self._candidate_inputs(model, row), row)
+        if self.task.kind.per_token:
+            return self._with_states(answer_windows(model, self.task.name, self.texts, row, self.row_group), row)
         if self.words is None:
             sequences = model.inputs(self.task.name, self.texts, row, self.row_group)
             if self.search is not None:
@@ -192,6 +222,16 @@ class TaskTokens:
         assert self.search is not None
         tokens = self.search.tokens
         return model.inputs(self.task.name, (tokens, tokens), number)[0]
+
+    def _candidate_inputs(self, model: ManyHeads, row: int) -> list[Sequence]:
+        """Those of the question with each candidate; the first of each says that a score is asked for."""
+        assert self.candidates is not None
+        sequences: list[Sequence] = []
+        for candidate in self.candidates.of_row(row):
+            tokens = (self.texts[0][row], candidate)
+            framed = model.frame(self.task.name, tokens, row, self.row_group, first_side=len(sequences))
+            sequences += [replace(framed[0], words=FIRST_TOKEN), *framed[1:]]
+        return sequences
 
     def _windows(self, model: ManyHeads, row: int) -> list[Sequence]:
         """Of a text whose words have labels: itself, or windows of it where it is longer than the model reads."""
@@ -232,13 +272,22 @@ class TaskTokens:
         if self.search is not None:
             digest.update(self.search.tokens.fingerprint.encode())
             digest.update(np.ascontiguousarray(self.search.negatives.starts).data)
+        if self.candidates is not None:
+            digest.update(np.ascontiguousarray(self.candidates.counts).data)
         return digest.hexdigest()[:32]
 
     def too_long(self, model: ManyHeads) -> int:
         """How many examples are longer than the model reads, and so are truncated, or read window by window."""
+        return int(self.are_too_long(model).sum())
+
+    def are_too_long(self, model: ManyHeads) -> np.ndarray:
+        """[examples] whether each is; of candidates the longest counts."""
         lengths: tuple[np.ndarray, ...] = tuple(column.lengths for column in self.texts)
+        if self.candidates is not None:
+            lengths = (lengths[0], self.candidates.longest())
         untruncated = model.head(self.task.name).encoding.untruncated_length(lengths, model.tokenizer.special_tokens)
-        return int((untruncated > model.max_length).sum())
+        too_long: np.ndarray = untruncated > model.max_length
+        return too_long
 
 
 def check_scores(task: Task, examples: Dataset, search: SearchTexts) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import yaml
 from huggingface_hub import ModelCard
 
 from manyheads import __version__
 from manyheads.console import BASELINES
+from manyheads.data.table import question_columns, text_columns
 from manyheads.parts.metrics import primary
 from manyheads.publishing.card_limits import bias_section, exported_section, limits_section
 from manyheads.publishing.facts import CardFacts
@@ -19,6 +21,7 @@ from manyheads.tasks.task import Task
 
 SINGLE_TEXTS = ("A warm and funny film.", "It was not bad at all, but rather long.")
 PAIR_TEXTS = (("A man plays the guitar.", "Somebody makes music."),)
+CHOICE_TEXTS = ("A man plays.", "What does he play?", ["The guitar.", "Tea."])  # the context only where a task has one
 NOT_PUBLISHED = {"output", "description", "report", "trackers", "name"}  # of the recipe
 NO_TEXTS = (
     "This folder holds weights, the tokenizer, names of classes and columns, and figures. It holds no text of the "
@@ -90,12 +93,14 @@ def usage_code(facts: CardFacts) -> str:
         lines = ["from manyheads import Predictor", "", 'model = Predictor.open(".")  # this folder']
     else:
         lines = ["from manyheads import Run", "", f"model = Run.from_hub({name!r})"]
-    shown: set[bool] = set()
+    shown: set[tuple[bool, bool]] = set()
     for task in facts.tasks.values():
-        if task.pair not in shown:
-            shown.add(task.pair)
-            texts = list(PAIR_TEXTS if task.pair else SINGLE_TEXTS)
-            lines.append(f"print(model.predict({task.name!r}, {texts!r}))")
+        if (task.pair, task.kind.per_candidate) not in shown:
+            shown.add((task.pair, task.kind.per_candidate))
+            shown_texts: list[Any] = list(PAIR_TEXTS if task.pair else SINGLE_TEXTS)
+            if task.kind.per_candidate:
+                shown_texts = [CHOICE_TEXTS[-1 - len(question_columns(task.columns)) :]]
+            lines.append(f"print(model.predict({task.name!r}, {shown_texts!r}))")
     return "\n".join(lines)
 
 
@@ -115,7 +120,7 @@ def _tasks_section(facts: CardFacts) -> str:
             {
                 "task": code(task.name),
                 "kind": task.kind.name,
-                "reads": ", ".join(map(code, task.columns.text)),
+                "reads": ", ".join(map(code, text_columns(task.columns))),
                 "predicts": _labels(task),
                 "encoding, pooling, head, loss": ", ".join(code(part.name) for part in parts),
             }
@@ -135,6 +140,8 @@ def _labels(task: Task) -> str:
     if task.kind.has_classes:
         names = ", ".join(map(code, task.labels.names))
         return f"{label}: {names}" if columns != task.labels.names else names
+    if task.kind.per_candidate:
+        return f"{label}: which candidate is right"
     low, high = task.bounds or (0.0, 1.0)
     return f"{label}: {low:g} to {high:g}"
 

@@ -9,6 +9,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from manyheads.parts.metrics.scoring import metric_name
 from manyheads.publishing.facts import CardFacts, DataSet
 from manyheads.publishing.licences import licence_fields
+from manyheads.tasks.task import Task
 
 LIBRARY = "manyheads"
 # ours → the hub's id of the same figure; others keep their names
@@ -25,8 +26,9 @@ DIGITS = 6
 
 
 def card_data(facts: CardFacts, name: str) -> ModelCardData:
-    task_type = "text-classification"
-    if any(task.kind.per_word for task in facts.run.tasks.values()):
+    task_types = {_task_type(task) for task in facts.run.tasks.values()}
+    task_type = task_types.pop() if len(task_types) == 1 else "text-classification"
+    if "token-classification" in task_types:
         task_type = "token-classification"
     fields: dict[str, Any] = licence_fields(facts.settings.licence)
     if facts.base_model is not None:
@@ -86,14 +88,20 @@ def _results(facts: CardFacts) -> list[EvalResult]:
             metrics = facts.run.metrics.get(dataset.split, {}).get("metrics", {}).get(task_name, {})
             for metric, value in metrics.items():
                 if value is not None:
-                    per_word = task.kind.per_word
-                    results.append(_result(task_name, dataset, metric, value, per_word))
+                    results.append(_result(task_name, dataset, metric, value, _task_type(task)))
     return results
 
 
-def _result(task_name: str, dataset: DataSet, metric: str, value: float, per_word: bool) -> EvalResult:
+def _task_type(task: Task) -> str:
+    """As the hub calls it."""
+    if task.kind.per_candidate:
+        return "multiple-choice"
+    return "token-classification" if task.kind.per_word else "text-classification"
+
+
+def _result(task_name: str, dataset: DataSet, metric: str, value: float, task_type: str) -> EvalResult:
     return EvalResult(
-        task_type="token-classification" if per_word else "text-classification",
+        task_type=task_type,
         task_name=task_name,
         dataset_type=dataset.kind,
         dataset_name=f"{task_name}: {dataset.name}",

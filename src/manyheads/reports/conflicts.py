@@ -22,7 +22,7 @@ LOUD_RATIO = 3.0  # a gradient this many times as long as another's decides the 
 SURGERY_CHANGE = 0.1  # surgery that moves the step by less than this share of its length is not worth a trial
 BETWEEN_TASKS = " – "
 
-Measurements = dict[str, dict[str, list[tuple[float, float]]]]  # pair → layer group → (cosine, ratio of lengths)
+Measurements = dict[str, dict[str, list[float]]]  # pair → layer group → cosines
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,6 @@ class Agreement:
     cosine: float  # mean
     error: float | None  # standard error of that mean; None for one step
     against: float  # share of the steps with a negative cosine
-    ratio: float  # length of the first gradient over that of the second: geometric mean
 
     def direction(self, comparisons: int) -> int:
         """1 where they help each other, -1 where they conflict, 0 where it is small or may be chance.
@@ -55,6 +54,7 @@ class Conflicts:
     took: float  # seconds
     training: float  # seconds of all steps
     pairs: dict[str, dict[str, Agreement]]  # 'a – b' → layer group → how they agree
+    lengths: dict[str, float]  # task → geometric mean of its gradient's length
     together: int  # how many of the steps train more than one task
     would: list[float]  # by which share of its length PCGrad would move each of these steps
     did: list[float]  # by which share the run's own aggregator moved the steps that have one
@@ -71,6 +71,7 @@ def read_conflicts(run: Run) -> Conflicts:
         message = f"{run.folder}: no conflicts were measured: {_why_not_measured(run, log)}"
         raise UserError(message, code="no-conflicts")
     measurements: Measurements = {}
+    lengths: dict[str, list[float]] = {}
     would, did = [], []
     for record in records:
         gramians = read_gramians(record)
@@ -81,46 +82,56 @@ def read_conflicts(run: Run) -> Conflicts:
             if "surgery" in record:
                 did.append(surgery_change(gramians, trained, record))
         order = [task for task in run.recipe.tasks if task in record["tasks"]]  # the recipe's order
-        _add_measurements(measurements, record["tasks"], order, {ALL_SHARED: sum_of_groups, **gramians})
+        _add_cosines(measurements, record["tasks"], order, {ALL_SHARED: sum_of_groups, **gramians})
+        for task in order:
+            index = record["tasks"].index(task)
+            lengths.setdefault(task, []).append(math.sqrt(sum_of_groups[index, index]))
     return Conflicts(
         steps=[record["step"] for record in records],
         took=sum(record["took"] for record in records),
         training=max(record["seconds"] for record in log),
         pairs=_agreements(measurements),
+        lengths={task: _geometric_mean(values) for task, values in lengths.items()},
         together=len(would),
         would=would,
         did=did,
     )
 
 
-def _add_measurements(
+def _add_cosines(
     measurements: Measurements, tasks: list[str], order: list[str], gramians: dict[str, np.ndarray]
 ) -> None:
-    """Add the cosines and lengths of one step. `tasks` are the rows of the Gramians."""
+    """Add those of one step. `tasks` are the rows of the Gramians."""
     for first, second in combinations(order, 2):
         i, j = tasks.index(first), tasks.index(second)
         for group, gramian in gramians.items():
-            first_length, second_length = math.sqrt(gramian[i, i]), math.sqrt(gramian[j, j])
-            if first_length and second_length:
-                cosine = float(gramian[i, j]) / (first_length * second_length)
+            lengths = math.sqrt(gramian[i, i]) * math.sqrt(gramian[j, j])
+            if lengths:
                 groups = measurements.setdefault(f"{first}{BETWEEN_TASKS}{second}", {})
-                groups.setdefault(group, []).append((cosine, first_length / second_length))
+                groups.setdefault(group, []).append(float(gramian[i, j]) / lengths)
 
 
 def _agreements(measurements: Measurements) -> dict[str, dict[str, Agreement]]:
     agreements: dict[str, dict[str, Agreement]] = {}
     for pair, groups in measurements.items():
-        agreements[pair] = {group: _agreement(values) for group, values in groups.items()}
+        agreements[pair] = {group: _agreement(cosines) for group, cosines in groups.items()}
     return agreements
 
 
-def _agreement(values: Sequence[tuple[float, float]]) -> Agreement:
-    cosines, ratios = np.array(values).T
+def _agreement(cosines: Sequence[float]) -> Agreement:
+    values = np.array(cosines)
     error = None
-    if len(cosines) > 1:
-        error = float(cosines.std(ddof=1)) / math.sqrt(len(cosines))
-    against = float((cosines < 0).mean())
-    return Agreement(len(values), float(cosines.mean()), error, against, math.exp(np.log(ratios).mean()))
+    if len(values) > 1:
+        error = float(values.std(ddof=1)) / math.sqrt(len(values))
+    return Agreement(len(values), float(values.mean()), error, float((values < 0).mean()))
+
+
+def _geometric_mean(lengths: Sequence[float]) -> float:
+    """Of the steps in which a task had a gradient; 0 if it had none."""
+    positive = [length for length in lengths if length > 0]
+    if not positive:
+        return 0.0
+    return float(np.exp(np.log(positive).mean()))
 
 
 def _why_not_measured(run: Run, log: list[dict[str, Any]]) -> str:
@@ -140,24 +151,24 @@ def _why_not_measured(run: Run, log: list[dict[str, Any]]) -> str:
 
 
 def conflict_table(conflicts: Conflicts) -> list[dict[str, str]]:
-    """A row per layer group, a column per pair: mean cosine ± standard error, and how often it was negative."""
-    rows: dict[str, dict[str, str]] = {}
+    """A row per pair, those that pull hardest against each other first; a column per layer group."""
+    layers: dict[str, None] = {}
     for groups in conflicts.pairs.values():
-        for group in groups:
-            rows[group] = {"": group}
-    for pair, groups in conflicts.pairs.items():
-        for group, row in rows.items():
-            row[pair] = _cell(groups.get(group))
-    return list(rows.values())
+        layers |= dict.fromkeys(group for group in groups if group != ALL_SHARED)
+    rows: list[dict[str, str]] = []
+    for pair, groups in sorted(conflicts.pairs.items(), key=lambda item: item[1][ALL_SHARED].cosine):
+        shared = groups[ALL_SHARED]
+        row = {"tasks": pair, ALL_SHARED: _cosine(shared), "against": f"{shared.against:.0%}"}
+        for layer in layers:
+            row[layer.removeprefix("layer ")] = f"{groups[layer].cosine:+.2f}" if layer in groups else "–"
+        rows.append(row)
+    return rows
 
 
-def _cell(agreement: Agreement | None) -> str:
-    if agreement is None:
-        return "–"
-    error = ""
-    if agreement.error is not None:
-        error = f" ± {agreement.error:.2f}"
-    return f"{agreement.cosine:+.2f}{error}, {agreement.against:.0%} against"
+def _cosine(agreement: Agreement) -> str:
+    if agreement.error is None:
+        return f"{agreement.cosine:+.2f}"
+    return f"{agreement.cosine:+.2f} ± {agreement.error:.2f}"
 
 
 def describe_conflicts(conflicts: Conflicts) -> list[str]:
@@ -167,7 +178,9 @@ def describe_conflicts(conflicts: Conflicts) -> list[str]:
         cost = f"{conflicts.took:.0f} s, {conflicts.took / conflicts.training:.1%} of the training"
     steps = conflicts.steps
     lines = [
-        f"{len(steps)} steps measured, from {steps[0]:,} to {steps[-1]:,}, at a cost of {cost}. "
+        "Mean cosines of the tasks' gradients, in all that they share ± standard error, and layer by layer; 'against' "
+        f"is the share of the steps in which it was negative. {len(steps)} steps measured, from {steps[0]:,} to "
+        f"{steps[-1]:,}, at a cost of {cost}. "
         "Cosines of single batches are noisy, which pulls them towards 0: their signs over many steps count."
     ]
     if len(steps) < MIN_STEPS:
@@ -176,30 +189,48 @@ def describe_conflicts(conflicts: Conflicts) -> list[str]:
             "training.conflicts."
         )
     else:
-        for pair, groups in conflicts.pairs.items():
-            lines.append(_describe_pair(pair, groups, len(conflicts.pairs)))
-    for pair, groups in conflicts.pairs.items():
-        ratio = groups[ALL_SHARED].ratio
-        if max(ratio, 1 / ratio) >= LOUD_RATIO:
-            lines.append(_describe_lengths(pair, ratio))
+        lines += [*_describe_pairs(conflicts), *_describe_lengths(conflicts.lengths)]
     lines.append(_describe_surgery(conflicts))
     return lines
 
 
-def _describe_lengths(pair: str, ratio: float) -> str:
-    """What to do about gradients of very different lengths."""
-    loud, quiet = pair.split(BETWEEN_TASKS)
-    if ratio < 1:
-        loud, quiet = quiet, loud
-        ratio = 1 / ratio
-    return (
-        f"{loud} sends gradients {ratio:.1f} times as long as {quiet}'s, so the shared step is mostly {loud}'s."
-        f" If {quiet} suffers, weigh {loud} less (combine.losses fixed, {loud}: {1 / ratio:.2f} makes them "
-        "equal), or take combine.gradients=imtl-g, which serves all directions equally."
-    )
+def _describe_lengths(lengths: dict[str, float]) -> list[str]:
+    """How much longer each task's gradient is than the shortest, and the weights that make all of them as long."""
+    longest_first = sorted((task for task in lengths if lengths[task] > 0), key=lambda task: -lengths[task])
+    if len(longest_first) < 2:
+        return []
+    loudest, shortest = longest_first[0], lengths[longest_first[-1]]
+    if lengths[loudest] / shortest < LOUD_RATIO:
+        return []
+    shown = ", ".join(f"{task} {lengths[task] / shortest:.1f}" for task in longest_first)
+    mean = _geometric_mean(list(lengths.values()))
+    weights = ", ".join(f"{task}: {mean / lengths[task]:.2g}" for task in longest_first)
+    return [
+        f"Lengths of the gradients, as times the shortest: {shown}. The shared step is mostly {loudest}'s. Where "
+        f"others suffer, combine.losses={{name: fixed, weights: {{{weights}}}}} makes all of them as long, or "
+        "combine.gradients=imtl-g serves all directions equally."
+    ]
 
 
-def _describe_pair(pair: str, groups: dict[str, Agreement], pair_count: int) -> str:
+def _describe_pairs(conflicts: Conflicts) -> list[str]:
+    """A sentence for each pair of which something can be said, and one for all others."""
+    lines: list[str] = []
+    unclear: list[str] = []
+    for pair, groups in conflicts.pairs.items():
+        sentence = _describe_pair(pair, groups, len(conflicts.pairs))
+        if sentence is None:
+            unclear.append(pair)
+        else:
+            lines.append(sentence)
+    if unclear and not lines:
+        lines.append("No two tasks show a clear agreement or conflict.")
+    elif unclear:
+        lines.append(f"The other pairs ({len(unclear)}) show no clear agreement or conflict.")
+    return lines
+
+
+def _describe_pair(pair: str, groups: dict[str, Agreement], pair_count: int) -> str | None:
+    """None where nothing is clear."""
     first, second = pair.split(BETWEEN_TASKS)
     shared = groups[ALL_SHARED]
     layers = {group: agreement for group, agreement in groups.items() if group != ALL_SHARED}
@@ -207,15 +238,13 @@ def _describe_pair(pair: str, groups: dict[str, Agreement], pair_count: int) -> 
     cosine = f"cosine {shared.cosine:+.2f}"
     direction = shared.direction(pair_count)
     if not direction:
-        near_zero = shared.error is not None and abs(shared.cosine) + 2 * shared.error < 5 * SMALL_COSINE
-        relation = "show no clear agreement or conflict"
-        if near_zero:
-            relation = "neither help nor hinder each other"
         conflicting = [group for group, agreement in layers.items() if agreement.direction(comparisons) < 0]
-        exception = ""
-        if conflicting:
-            exception = f", though they pull against each other in {_list(conflicting)}"
-        return f"{first} and {second} {relation} ({cosine}){exception}."
+        if not conflicting:
+            return None
+        return (
+            f"{first} and {second} show no clear agreement or conflict ({cosine}), though they pull against each other "
+            f"in {_list(conflicting)}."
+        )
     strongest = max(layers, key=lambda group: direction * layers[group].cosine)
     layer = ""
     if layers[strongest].direction(comparisons) == direction:

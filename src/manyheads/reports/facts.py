@@ -15,6 +15,8 @@ from manyheads.encoder import Encoder, load_encoder
 from manyheads.errors import UserError
 from manyheads.inference.prediction_files import read_dev_predictions
 from manyheads.parts.metrics import primary
+from manyheads.reports.answers import AnswersFound
+from manyheads.reports.choices import Choices
 from manyheads.reports.dev_texts import add_texts
 from manyheads.reports.sentence_space import SentenceSpace, compare_spaces
 from manyheads.reports.tagged_words import TaggedWords
@@ -178,11 +180,15 @@ class RunFacts:
         for task_name, task in self.tasks.items():
             labels = self.tensors.get(f"{task_name}.labels", np.empty(0))
             task_predictions = self.tensors.get(f"{task_name}.predictions")
-            if isinstance(labels, Ragged) and task.kind.word_columns:
-                continue  # see `tagged_words`
             if task.kind.searches:
                 self.notes.append(f"Single predictions of {task_name} are not shown: it is {task.kind.called}.")
                 continue
+            if (
+                task.kind.per_token
+                or task.kind.per_candidate
+                or (isinstance(labels, Ragged) and task.kind.word_columns)
+            ):
+                continue  # see `tagged_words`, `choices` and `answers`
             if isinstance(labels, Ragged):
                 self.notes.append(f"Single predictions of {task_name} are not shown: it has labels per word.")
             elif len(labels) and isinstance(task_predictions, np.ndarray):
@@ -200,6 +206,28 @@ class RunFacts:
                 tagged[task_name] = TaggedWords(task, predictions, labels)
         self.notes += add_texts(tagged, [self.folder], self.run.recipe)
         return tagged
+
+    @cached_property
+    def choices(self) -> dict[str, Choices]:
+        """The same of every task that chooses among candidates."""
+        choices: dict[str, Choices] = {}
+        for task_name, task in self.tasks.items():
+            labels, predictions = (self.tensors.get(f"{task_name}.{name}") for name in ("labels", "predictions"))
+            if task.kind.per_candidate and isinstance(labels, np.ndarray) and isinstance(predictions, Ragged):
+                choices[task_name] = Choices(task, predictions, labels)
+        self.notes += add_texts(choices, [self.folder], self.run.recipe)
+        return choices
+
+    @cached_property
+    def answers(self) -> dict[str, AnswersFound]:
+        """The same of every task that finds answers in a text."""
+        answers: dict[str, AnswersFound] = {}
+        for task_name, task in self.tasks.items():
+            labels, predictions = (self.tensors.get(f"{task_name}.{name}") for name in ("labels", "predictions"))
+            if task.kind.per_token and isinstance(labels, Ragged) and isinstance(predictions, Ragged):
+                answers[task_name] = AnswersFound(task, predictions, labels)
+        self.notes += add_texts(answers, [self.folder], self.run.recipe)
+        return answers
 
     # --- other runs ----------------------------------------------------------------------------------------------
 

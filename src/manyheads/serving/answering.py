@@ -81,9 +81,7 @@ class Answering:
         finally:
             self.requests -= 1
             pending.abandoned = True  # whatever is left in the queue is not encoded
-            watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watcher
+            watcher.cancel()  # which takes effect when the answer is on its way
 
     def _queue(self, pending: Pending, portion: list[Prepared], first_index: int, explain: bool) -> None:
         """A request is turned away before anything of it is in the queue, and then no more."""
@@ -176,8 +174,9 @@ def _portion(prepared: list[Prepared], waiting_tokens: int, most_tokens: int) ->
 
 
 def _cut(text_input: TextInput, characters: int) -> TextInput:
-    """The beginning of long texts; the input itself where nothing is too long, or it is read window by window."""
-    if any(task.kind.per_word for task in text_input.tasks):
+    """The beginning of long texts; the input itself where nothing is too long, or texts are read in windows or by
+    candidate."""
+    if any(task.kind.ragged for task in text_input.tasks):
         return text_input
     if all(len(text) <= characters for text in text_input.texts):
         return text_input

@@ -53,9 +53,7 @@ def _too_large(limits: Limits) -> RequestError:
 def parse_object(raw: bytes) -> dict[str, Any]:
     """Strict JSON: one object, each key once, no NaN and no number without end."""
     try:
-        content = json.loads(
-            raw.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_refuse, parse_float=_finite
-        )
+        content = STRICT_JSON.decode(raw.decode("utf-8"))
     except UnicodeDecodeError:
         raise RequestError(400, "bad-json", "The body is not valid UTF-8.") from None
     except RecursionError:
@@ -91,3 +89,6 @@ def _finite(digits: str) -> float:
     if not math.isfinite(value):
         raise _StrictnessError("a number is too large")
     return value
+
+
+STRICT_JSON = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse, parse_float=_finite)

@@ -142,35 +142,24 @@ class EncoderThread:
                 if self._stopping:
                     return
                 batch, dropped = self._take_batch()
-            self._send(dropped)
+            if dropped:
+                self._call_in_loop(self._deliver, dropped)
             self._wake_who_wants_more(batch)
             if batch:
                 began = time.monotonic()
                 outcomes = self._answer(batch)
-                seconds = time.monotonic() - began
-                self._measure(batch, seconds)
-                self._add_seconds(batch, seconds)
-                self._send(outcomes)
-            self._send(self._explain_next())  # one a turn: plain predictions do not wait for them
+                self._call_in_loop(self._finish_pass, batch, outcomes, time.monotonic() - began)
+            self._explain_next()  # one a turn: plain predictions do not wait for them
 
-    def _send(self, outcomes: list[tuple[WorkItem, Outcome]]) -> None:
+    def _call_in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
         assert self._loop is not None
-        if outcomes:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._deliver, outcomes)
-
-    def _add_seconds(self, items: list[WorkItem], seconds: float) -> None:
-        """What the thread did for these, to be called before their outcomes are sent: then the answer has it."""
-        assert self._loop is not None
-        with contextlib.suppress(RuntimeError):  # as above
-            self._loop.call_soon_threadsafe(_add_encoder_seconds, {item.pending for item in items}, seconds)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     def _wake_who_wants_more(self, batch: list[WorkItem]) -> None:
         """While a pass is computed, long lists fill the room that it left in the queue."""
-        assert self._loop is not None
         for pending in {item.pending for item in batch if item.pending.wants_more}:
-            with contextlib.suppress(RuntimeError):  # as above
-                self._loop.call_soon_threadsafe(pending.changed.set)
+            self._call_in_loop(pending.changed.set)
 
     def _take_batch(self) -> tuple[list[WorkItem], list[tuple[WorkItem, Outcome]]]:
         """The next items of one model that fit into a pass; and those that need not be encoded any more."""
@@ -241,19 +230,19 @@ class EncoderThread:
             outcomes += self._answer_together([item], compute)
         return outcomes
 
-    def _explain_next(self) -> list[tuple[WorkItem, Outcome]]:
+    def _explain_next(self) -> None:
         """Add to each task's prediction which words mattered, as long as somebody waits for it."""
         with self._waiting:
             if not self._to_explain:
-                return []
+                return
             item = self._to_explain.popleft()
         began = time.monotonic()
         outcome: Outcome | None = self._why_needless(item, began)
         if outcome is None:
             outcome = _explain(item)
         self._make_room(item)
-        self._add_seconds([item], time.monotonic() - began)
-        return [(item, outcome)]
+        self._call_in_loop(_add_encoder_seconds, [item], time.monotonic() - began)
+        self._call_in_loop(self._deliver, [(item, outcome)])
 
     def _why_needless(self, item: WorkItem, now: float) -> RequestError | None:
         """Why an input need not be encoded or explained any more. Called in both threads."""
@@ -265,6 +254,13 @@ class EncoderThread:
             return RequestError(499, "client-left", "The client left.")
         return None
 
+    # --- in the event loop -------------------------------------------------------------------------------------------
+
+    def _finish_pass(self, batch: list[WorkItem], outcomes: list[tuple[WorkItem, Outcome]], seconds: float) -> None:
+        _add_encoder_seconds(batch, seconds)
+        self._deliver(outcomes)
+        asyncio.get_running_loop().call_soon(self._measure, batch, seconds)  # when the answers are on their way
+
     def _measure(self, batch: list[WorkItem], seconds: float) -> None:
         model = batch[0].pending.model_name
         lengths = [item.prepared.tokens for item in batch]
@@ -273,12 +269,11 @@ class EncoderThread:
         self.metrics.batch_inputs.labels(model).observe(len(batch))
         self.metrics.batch_tokens.labels(model).observe(tokens)
         self.metrics.padding_avoided.labels(model).inc(max(lengths) * len(lengths) - tokens)
+        queue_seconds = self.metrics.stage_seconds.labels(model, "queue")
         for item in batch:
-            self.metrics.stage_seconds.labels(model, "queue").observe(item.queue_seconds)
+            queue_seconds.observe(item.queue_seconds)
         rate = tokens / max(seconds, 1e-6)
         self._tokens_per_second = rate if not self._tokens_per_second else 0.8 * self._tokens_per_second + 0.2 * rate
-
-    # --- in the event loop -------------------------------------------------------------------------------------------
 
     def _deliver(self, outcomes: list[tuple[WorkItem, Outcome]]) -> None:
         requests: set[Pending] = set()
@@ -292,8 +287,9 @@ class EncoderThread:
             pending.changed.set()
 
 
-def _add_encoder_seconds(requests: set[Pending], seconds: float) -> None:
-    for pending in requests:
+def _add_encoder_seconds(items: list[WorkItem], seconds: float) -> None:
+    """What the thread did for these; before their outcomes are delivered, so that the answer has it."""
+    for pending in {item.pending for item in items}:
         pending.encoder_seconds += seconds
 
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from manyheads.data.table import text_columns
 from manyheads.errors import UserError
 from manyheads.inference.predictor import Predictor
 from manyheads.inference.prepared import ServingBackend, TextInput
+from manyheads.inference.texts import takes_texts
 from manyheads.serving.errors import RequestError, short_name
 from manyheads.serving.metrics import ServingMetrics
 from manyheads.tasks.task import Task
@@ -49,7 +51,7 @@ class ServedModel:
     examples: list[dict[str, Any]] = field(default_factory=list)
 
     def tasks_for(self, text_count: int) -> tuple[Task, ...]:
-        return tuple(task for task in self.backend.tasks.values() if len(task.columns.text) == text_count)
+        return tuple(task for task in self.backend.tasks.values() if takes_texts(task, text_count))
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -70,7 +72,7 @@ def _describe_task(task: Task) -> dict[str, Any]:
         "name": task.name,
         "kind": task.labels.kind,
         "texts": len(task.columns.text),
-        "columns": list(task.columns.text),
+        "columns": list(text_columns(task.columns)),
     }
     if task.kind.has_classes:
         described["labels"] = list(task.labels.names)
@@ -156,7 +158,7 @@ def _warm_up(backend: ServingBackend) -> None:
     """The first passes allocate memory and choose kernels: better before the first request than in it."""
     texts = ["a", "a word or two", "a long text " * 40]
     for text_count in (1, 2):
-        tasks = tuple(task for task in backend.tasks.values() if len(task.columns.text) == text_count)
+        tasks = tuple(task for task in backend.tasks.values() if takes_texts(task, text_count))
         if tasks:
             inputs = [TextInput((text,) * text_count, tasks) for text in texts]
             backend.answer(backend.prepare(inputs))

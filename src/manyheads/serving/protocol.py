@@ -16,7 +16,40 @@ from manyheads.serving.errors import RequestError, error_response
 
 HEADER_BYTES = 131_072
 HEADER_SECONDS = 10.0
+CONTINUE = b"HTTP/1.1 100"
 LAST_REQUEST_SECONDS = 0.5  # at the end, for what is on its way in a connection that is kept
+
+
+class JoinedWrites:
+    """An answer's head is sent with the beginning of its body: one call of the system, and the client wakes once."""
+
+    def __init__(self, transport: Any) -> None:
+        self.transport = transport
+        self._head: bytes | None = None
+        self._is_head_sent = False
+
+    def write(self, data: bytes) -> None:
+        if self._is_head_sent:
+            self.transport.write(data)
+        elif self._head is not None:
+            self.transport.write(self._head + data)
+            self._is_head_sent = True
+        elif data.startswith(CONTINUE):
+            self.transport.write(data)
+        else:
+            self._head = data
+
+    def flush(self) -> None:
+        """A head that no body follows."""
+        if self._head is not None and not self._is_head_sent:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self.transport.close()
+
+    def is_closing(self) -> bool:
+        return bool(self.transport.is_closing())
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -85,7 +118,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._reading_timer = None
 
     def on_response_complete(self) -> None:
-        self._unanswered.popleft()
+        self._unanswered.popleft().transport.flush()  # type: ignore[attr-defined]
         super().on_response_complete()
         if self.cycle.response_complete:  # else it is another request's turn, which came before this answer
             self._idle_since = self.loop.time()
@@ -157,6 +190,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if not self.parser.should_upgrade():  # else it is parsed again
             self.scope["state"]["pipeline"] = self.pipeline  # what an answer that closes the connection would lose
             super().on_headers_complete()
+            self.cycle.transport = JoinedWrites(self.transport)  # type: ignore[assignment]
             self._unanswered.append(self.cycle)
 
     def on_message_complete(self) -> None:

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
+from manyheads.data.table import question_columns, text_columns
 from manyheads.data.words import join_words
 from manyheads.errors import UserError, nearest
 from manyheads.inference.prepared import TextInput
+from manyheads.inference.texts import choice_texts, takes_texts
 from manyheads.serving.errors import RequestError, short_name
 from manyheads.serving.limits import Limits
 from manyheads.serving.models import ServedModel
@@ -165,7 +167,7 @@ class Reader:
         raise RequestError(422, "bad-request", f"inputs: input {number}: expected {expected}.")
 
     def _fitting(self, texts: tuple[str, ...], number: int, tasks: list[Task]) -> TextInput:
-        fitting = tuple(task for task in tasks if len(task.columns.text) == len(texts))
+        fitting = tuple(task for task in tasks if takes_texts(task, len(texts)))
         if not fitting:
             kind = "pairs" if len(texts) == 2 else "single texts"
             names = ", ".join(task.name for task in tasks)
@@ -176,14 +178,17 @@ class Reader:
     def _read_row(self, row: dict[str, Any], number: int, tasks: list[Task]) -> list[TextInput]:
         """The tasks whose columns a row has."""
         tasks_by_columns: dict[tuple[str, ...], list[Task]] = {}
+        text_inputs: list[TextInput] = []
         for task in tasks:
-            if all(column in row for column in task.columns.text):
+            if all(column in row for column in text_columns(task.columns)):
+                if task.kind.per_candidate:
+                    text_inputs.append(_read_choice(row, number, task))
+                    continue
                 tasks_by_columns.setdefault(task.columns.text, []).append(task)
-        if not tasks_by_columns:
-            wanted = "; ".join(f"{task.name}: {', '.join(task.columns.text)}" for task in tasks)
+        if not tasks_by_columns and not text_inputs:
+            wanted = "; ".join(f"{task.name}: {', '.join(text_columns(task.columns))}" for task in tasks)
             message = f"inputs: input {number}: has the text columns of no task ({wanted})."
             raise RequestError(422, "no-fitting-task", message)
-        text_inputs: list[TextInput] = []
         for columns, fitting in tasks_by_columns.items():
             texts = tuple(row[column] for column in columns)
             words_given = isinstance(texts[0], list) and len(texts) == 1
@@ -194,6 +199,19 @@ class Reader:
                 raise RequestError(422, "bad-request", message)
             text_inputs.append(TextInput(_checked(texts, number), tuple(fitting), words_given))
         return text_inputs
+
+
+def _read_choice(row: dict[str, Any], number: int, task: Task) -> TextInput:
+    """A question, with its context if the task has one, and candidates: a list, or a column each."""
+    assert task.columns.choices is not None
+    texts, own = question_columns(task.columns), task.columns.choices.candidates
+    candidates = row[own[0]] if len(own) == 1 else [row[name] for name in own]
+    try:
+        joined = choice_texts([(*(row[name] for name in texts), candidates)], task)[0]
+    except UserError as fault:
+        message = str(fault).removeprefix("input 1: ")
+        raise RequestError(422, "bad-request", f"inputs: input {number}: {message}") from None
+    return TextInput(_checked(tuple(joined), number), (task,))
 
 
 def read_texts(content: Any, limits: Limits) -> list[NumberedInput]:

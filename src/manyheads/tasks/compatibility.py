@@ -251,6 +251,10 @@ def task_faults(task: Task, recipe: Recipe) -> list[Fault]:
     if recipe.tasks[task.name].symmetric and not task.pair:
         reason = "this task has one text column, and no order to draw; leave it out, or name two columns in `text`."
         return [Fault(("tasks", task.name, "symmetric"), reason, "symmetric-not-pairs")]
+    if recipe.tasks[task.name].symmetric and (task.kind.per_candidate or task.kind.per_token):
+        second = "its candidates" if task.kind.per_candidate else "its text"
+        reason = f"a question and {second} have an order; leave it out."
+        return [Fault(("tasks", task.name, "symmetric"), reason, "symmetric-not-pairs")]
     reasons = incompatible_parts(task)
     if not reasons and task.head_of is None:
         reasons = _refused_options(task)

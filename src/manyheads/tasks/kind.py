@@ -67,11 +67,23 @@ class Kind(ABC):
     problem_type: ClassVar[str | None] = None  # what transformers calls it; None: nothing
     figures: ClassVar[tuple[str, ...]]  # what a report draws of its predictions
     per_word: ClassVar[bool] = False  # labels and predictions are `Ragged`: each word of a text has one of its own
+    per_candidate: ClassVar[bool] = False  # a row's candidates are an encoder input each; exactly one of them is right
+    per_token: ClassVar[bool] = False  # an answer is looked for among the tokens of the second text
     word_columns: ClassVar[bool] = False  # whether its files may have lists of words, of tags, and of spans
     pooling: ClassVar[str | None] = None  # where a recipe names none; None: the encoding's
     encoding: ClassVar[str | None] = None  # where a recipe names none; None: by the number of texts
     searches: ClassVar[bool] = False  # whether its rows are texts that match, each found among those of all rows
     calibration_metrics: ClassVar[tuple[str, ...]] = ()  # beside the plain loss, what tells whether a calibration helps
+
+    @property
+    def ragged(self) -> bool:
+        """Whether an example has as many predictions as words, or as candidates."""
+        return self.per_word or self.per_candidate or self.per_token
+
+    @property
+    def in_windows(self) -> bool:
+        """Whether long texts are read window by window, and never cut."""
+        return self.per_word or self.per_token
 
     # --- labels ---------------------------------------------------------------------------------------------------
 
@@ -160,6 +172,10 @@ class Kind(ABC):
     def describe(self, predictions: Predictions, task: Task) -> list[dict[str, Any]]:
         """Predictions in the user's own words: {'prediction': …}, and for classes their probabilities."""
 
+    def read_out(self, predictions: Predictions, task: Task, texts: Sequence[TextWords]) -> Predictions:
+        """What is predicted of texts, from what heads say of their tokens; `texts` say where those stand."""
+        return predictions
+
     def describe_words(self, predictions: Predictions, task: Task, texts: Sequence[TextWords]) -> list[dict[str, Any]]:
         """The same of predictions per word, whose texts are at hand."""
         return self.describe(predictions, task)
@@ -167,6 +183,10 @@ class Kind(ABC):
     def as_text(self, prediction: Any, task: Task) -> str:
         """A described prediction as a cell of a file."""
         return str(prediction)
+
+    def as_cell(self, described: dict[str, Any], task: Task) -> str:
+        """All that is described of an example as a cell of a file."""
+        return self.as_text(described["prediction"], task)
 
     def measured(self, predictions: Predictions, labels: Labels) -> tuple[Predictions, Labels]:
         """What metrics see: arrays as they are, and of ragged columns the values of all words end to end."""
@@ -201,8 +221,8 @@ class Kind(ABC):
     def why_not_taught_by(self, teacher: Task, task: Task) -> str | None:
         """Why the predictions of a teacher, a task of another model, cannot be this task's; None where they can."""
         theirs = teacher.kind
-        features = (theirs.has_classes, theirs.exclusive, theirs.per_word)
-        if features != (self.has_classes, self.exclusive, self.per_word):
+        features = (theirs.has_classes, theirs.exclusive, theirs.per_word, theirs.per_candidate, theirs.per_token)
+        if features != (self.has_classes, self.exclusive, self.per_word, self.per_candidate, self.per_token):
             return f"it is {theirs.called} there and {self.called} here"
         if len(teacher.columns.text) != len(task.columns.text):
             return f"it reads {_texts(teacher)} there and {_texts(task)} here"

@@ -77,12 +77,20 @@ def incompatible_parts(task: Task) -> list[tuple[str, str]]:
 
 
 def _why_texts_incompatible(task: Task) -> str | None:
+    if task.kind.per_token and task.pair and not factory_of("encodings", task.encoding).joins_texts:
+        return f"{task.kind.called} reads question and text as one input; use encoding 'cross'."
     if task.kind.per_word and task.pair:
         return f"{task.kind.called} has labels for the words of one text, this task has two text columns."
     return None
 
 
 def _why_loss_incompatible(task: Task, loss: Any) -> str | None:
+    if task.kind.per_token and task.kind.label_type not in loss.label_types:
+        advice = task.kind.default_loss(task.labels)
+        return f"'{task.loss.name}' needs a label per text, this task is {task.kind.called}; use '{advice}'."
+    if task.kind.per_candidate and task.kind.label_type not in loss.label_types:
+        advice = task.kind.default_loss(task.labels)
+        return f"'{task.loss.name}' needs a label without candidates, this task is {task.kind.called}; use '{advice}'."
     if task.kind.word_columns and task.kind.label_type not in loss.label_types:
         advice = task.kind.default_loss(task.labels)
         return f"'{task.loss.name}' needs a label per text, this task is {task.kind.called}; use '{advice}'."
@@ -94,7 +102,9 @@ def _similarity_reasons(task: Task, loss: Any) -> Iterator[tuple[str, str]]:
     if not gives_similarity(task.encoding):
         return
     encoding = task.encoding.name
-    if not task.kind.reads_similarity(task):
+    if task.kind.per_candidate:
+        yield "encoding", f"'{encoding}' gives one similarity, {task.kind.called} needs a score; use 'cross'."
+    elif not task.kind.reads_similarity(task):
         yield (
             "encoding",
             f"'{encoding}' gives one similarity, which serves numbers or a classification of two classes; "
@@ -126,8 +136,8 @@ def brought_pooling(head: PartConfig) -> PartConfig | None:
 
 
 def _why_pooling_incompatible(task: Task) -> str | None:
-    if factory_of("pooling", task.pooling).reads_words != task.kind.per_word:
-        gives = "a vector per example" if task.kind.per_word else "a vector per word"
+    if factory_of("pooling", task.pooling).reads_words != task.kind.in_windows:
+        gives = "a vector per example" if task.kind.in_windows else "a vector per word"
         return f"'{task.pooling.name}' gives {gives}, which does not fit {task.kind.called}."
     brought = brought_pooling(task.head)
     if brought is None or brought == task.pooling:

@@ -91,6 +91,12 @@ def choose_reader(settings: TaskSettings, columns: Columns, labels: Iterable[str
     if columns.words is not None:
         kind = find_kind(settings.kind) if settings.kind else next(kind for kind in all_kinds() if kind.word_columns)
         return kind.make_reader({label for label in labels if label}, declared)
+    if columns.choices is not None:
+        kind = find_kind(settings.kind) if settings.kind else next(kind for kind in all_kinds() if kind.per_candidate)
+        return kind.make_reader({label for label in labels if label}, declared)
+    if columns.answers is not None:
+        kind = find_kind(settings.kind) if settings.kind else next(kind for kind in all_kinds() if kind.per_token)
+        return kind.make_reader(set(), declared)
     for key in ("scheme", "words"):
         if getattr(settings, key) is not None:
             raise ValueError(f"'{key}' is about tags of words, which this task has none of; set `kind: tags`")

@@ -79,7 +79,12 @@ def tokenise_once(texts: Strings, tokenizer: Tokenizer, offsets: bool = False) -
         ids = Ragged.from_rows(rows, np.int32)
         flat = np.array(list(chain.from_iterable(spans)), dtype=np.int32).reshape(-1, 2)
         return TokenColumn(ids.values, ids.starts, "", flat[:, 0], flat[:, 1])
-    ids = Ragged.from_rows(tokenizer.encode(texts.to_pylist()), np.int32)
+    return tokenise_texts(texts.to_pylist(), tokenizer)
+
+
+def tokenise_texts(texts: list[str], tokenizer: Tokenizer) -> TokenColumn:
+    """The same of texts that a program has."""
+    ids = Ragged.from_rows(tokenizer.encode(texts), np.int32)
     return TokenColumn(ids.values, ids.starts, "")
 
 

@@ -96,12 +96,8 @@ class FrozenCache:
         whole = whole or any(self.model.head(task).pooling.layer != layer for task in tasks)
         if whole and not isinstance(self.model.encoder, Bert):
             return []  # only a whole pass can be run through transformers
-        perturbed = {task for part in phase.regularisers if part.reads_examples for task in part.tasks}
-        passes = self._passes(phase)
         entries: list[CacheEntry] = []
-        for task in tasks:
-            if passes.get(task, 0.0) < WORTH or task in perturbed or not self._has_fixed_inputs(task):
-                continue
+        for task in self._tasks_worth_keeping(tasks, phase):
             for split, data in self._splits(task, phase).items():
                 lengths, counts = _lengths(self.model, data, whole)
                 size = lengths.sum() * self.model.encoder.width * 4 / 1e9
@@ -109,6 +105,16 @@ class FrozenCache:
                     break
                 entries.append(CacheEntry(task, split, data, layer, whole, lengths, counts, size))
         return entries
+
+    def _tasks_worth_keeping(self, tasks: list[str], phase: Phase) -> list[str]:
+        """Those whose examples are read often enough, and always as the same inputs."""
+        perturbed: set[str] = set()
+        for regulariser in phase.regularisers:
+            if regulariser.reads_examples:
+                perturbed |= set(regulariser.tasks)
+        passes = self._passes(phase)
+        often_read = [task for task in tasks if passes.get(task, 0.0) >= WORTH and task not in perturbed]
+        return [task for task in often_read if self._has_fixed_inputs(task)]
 
     def _has_fixed_inputs(self, task: str) -> bool:
         """Whether a task is active, and reads its texts in one order."""

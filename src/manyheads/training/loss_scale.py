@@ -33,6 +33,14 @@ def constant_losses(model: ManyHeads, train: dict[str, TaskTokens], recipe: Reci
         if loss.reads_inputs:
             losses[name] = _loss_of_equal_vectors(loss, tokens, fixed_subset(tokens, LABELS, recipe.seed))
             continue
+        if tokens.candidates is not None:
+            rows = fixed_subset(tokens, LABELS, recipe.seed)
+            losses[name] = float(np.log(tokens.candidates.counts[rows]).mean())  # equal scores
+            continue
+        if tokens.task.kind.per_token:
+            places = 1 + tokens.texts[1].lengths_of(fixed_subset(tokens, LABELS, recipe.seed))
+            losses[name] = float(np.log(places).mean())
+            continue
         if loss.reads_sentences:  # of words on their own: the best constant knows of no neighbours
             loss = PartConfig(name=tokens.task.kind.default_loss(tokens.task.labels)).build("losses", tokens.task)
         labels = _labels(tokens, fixed_subset(tokens, LABELS, recipe.seed))

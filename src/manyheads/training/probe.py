@@ -25,7 +25,7 @@ from manyheads.inference.predict import collect_features
 from manyheads.model.head import TaskHead
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
-from manyheads.parts.losses import Loss
+from manyheads.parts.losses import ChoiceCrossEntropy, Loss, SpanCrossEntropy
 from manyheads.parts.pooling import pooling_of
 from manyheads.runs.run import evaluate_with_progress
 from manyheads.seeding import generator
@@ -66,7 +66,7 @@ def baseline_task(task: Task, model: ManyHeads) -> Task:
         return replace(task, pooling=pooling, head=PartConfig(name="none"), head_of=None)
     return replace(
         task,
-        encoding=PartConfig(name=BASELINE_ENCODINGS[len(task.columns.text)]),
+        encoding=PartConfig(name="cross" if task.kind.per_token else BASELINE_ENCODINGS[len(task.columns.text)]),
         pooling=pooling,
         head=PartConfig(name="linear"),
         output=PartConfig(name="raw"),
@@ -213,16 +213,32 @@ def _labels(data: TaskTokens, rows: np.ndarray) -> Tensor:
     assert data.labels is not None
     if data.label_places is not None:
         return data.word_labels(rows.tolist())
+    if data.task.kind.per_token:
+        places = [data.labels[row] for row in rows.tolist()]
+        counts = (1 + data.texts[1].lengths_of(rows)).tolist()
+        right = [torch.nn.functional.one_hot(pair, count).T for pair, count in zip(places, counts, strict=True)]
+        return torch.cat(right)
+    if data.candidates is not None:
+        return data.candidates.are_right(data.labels.numpy(), rows)
     return data.labels[torch.from_numpy(rows)]
 
 
 def _solve_head(head: TaskHead, features: Tensor, labels: Tensor, seed: int) -> Solution:
     """Put the solution into the head's linear layer."""
-    linear = head.linear_map
-    assert linear is not None
     loss = head.loss
+    if isinstance(loss, ChoiceCrossEntropy | SpanCrossEntropy):
+        return _solve_linear(head, features, labels, seed, loss.one_by_one)
     if loss.whole_batch or loss.reads_sentences:  # which would compare every example with every other
         loss = _plain_loss(loss.task)
+
+    return _solve_linear(head, features, labels, seed, loss)
+
+
+def _solve_linear(
+    head: TaskHead, features: Tensor, labels: Tensor, seed: int, loss: Callable[[Tensor, Tensor], Tensor]
+) -> Solution:
+    linear = head.linear_map
+    assert linear is not None
 
     def example_loss(outputs: Tensor, targets: Tensor) -> Tensor:
         return loss(head.output(outputs), targets)

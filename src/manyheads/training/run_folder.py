@@ -11,6 +11,7 @@ from typing import Any
 
 from manyheads.config.recipe import Recipe
 from manyheads.console import Reporter
+from manyheads.data.table import question_columns
 from manyheads.errors import UserError
 from manyheads.runs.lock import LOCK_FILE, check_not_training, hold_lock
 from manyheads.runs.log import LOG_FILE, RunLog
@@ -127,7 +128,8 @@ def _resolved(task: Task) -> dict[str, Any]:
     several = isinstance(task.columns.label, tuple)  # whose classes are its columns
     values = {value: task.labels.names[index] for value, index in task.labels.values.items()}
     return {
-        "text": list(task.columns.text),
+        "text": list(question_columns(task.columns)),
+        "candidates": None if task.columns.choices is None else list(task.columns.choices.candidates),
         "label": list(task.columns.label) if isinstance(task.columns.label, tuple) else task.columns.label,
         "kind": task.kind.name,
         "labels": None if several else (list(values) if list(values) == list(values.values()) else values) or None,

@@ -229,7 +229,7 @@ def _truncation_notes(model: ManyHeads, datasets: Datasets) -> Iterator[str]:
     for split in ("train", "dev", "test"):
         for name, data in getattr(datasets, split).items():
             count = data.too_long(model)
-            if count and data.task.kind.per_word:
+            if count and data.task.kind.in_windows:
                 yield f"{name}: {count:,} of {len(data):,} {split} texts are read in windows of {model.max_length}"
             elif count:
                 yield f"{name}: {count:,} of {len(data):,} {split} inputs are cut to {model.max_length} tokens"

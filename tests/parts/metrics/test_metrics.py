@@ -206,7 +206,12 @@ def random_predictions(task: Task, seed: int) -> np.ndarray:
     return chances if task.kind.name == "multi-label" else chances / chances.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("part", [part for part in METRICS if part.name not in RANKS], ids=lambda part: part.name)
+# those of candidates, answers and searches: kinds/test_multiple_choice.py, kinds/test_answer_span.py, test_ranks.py
+NOT_OF_ARRAYS = {"candidate", "answer", "match"}
+OF_ARRAYS = [part for part in METRICS if not NOT_OF_ARRAYS.issuperset(part.factory.label_types)]
+
+
+@pytest.mark.parametrize("part", OF_ARRAYS, ids=lambda part: part.name)
 def test_every_metric_keeps_its_promises(part: Part) -> None:
     measure: Any = part.factory
     fitting = [task for task in TASKS if why_incompatible(part.name, task) is None]
@@ -248,6 +253,7 @@ def test_metrics_and_their_papers() -> None:
         **dict.fromkeys(("kappa", "class-mae", "spearman", "mae", "token-accuracy"), ""),
         **dict.fromkeys(("entity-f1", "entity-precision", "entity-recall"), ""),
         **dict.fromkeys(("entity-macro-f1", "entity-f1-per-type", *RANKS), ""),
+        **dict.fromkeys(("reciprocal-rank", "answer-f1", "answer-exact-match"), ""),
     }
 
 

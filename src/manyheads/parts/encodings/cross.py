@@ -23,6 +23,7 @@ class Cross(Encoding):
     """
 
     texts = 2
+    joins_texts = True
     single_texts = slice(0)
     separator = True  # whether special tokens stand between the sentences
 

@@ -26,25 +26,28 @@ FEWEST_POSITIVES = 5  # a class with fewer has no threshold of its own
 SMALLEST_PROBABILITY = 1e-12  # so that its logarithm is finite
 
 
-def apply_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
-    """softmax(log p / T), in float64: in float32 two classes could become equal, and the first be predicted."""
+def apply_temperature(probabilities: np.ndarray, temperature: float, present: np.ndarray | None = None) -> np.ndarray:
+    """softmax(log p / T), in float64: in float32 two classes could become equal, and the first be predicted.
+
+    `present` [examples, classes]: which classes an example has, where that differs; the others get 0.
+    """
     if temperature == 1.0:
         return probabilities
-    return _softmax(_logarithms(probabilities) / temperature)
+    return _softmax(_logarithms(probabilities) / temperature, present)
 
 
-def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """T of probabilities [examples, classes] and class indices [examples]."""
+def fit_temperature(probabilities: np.ndarray, labels: np.ndarray, present: np.ndarray | None = None) -> float:
+    """T of probabilities [examples, classes] and class indices [examples]; `present` as in `apply_temperature`."""
     from scipy.optimize import brentq
 
     logs = _logarithms(probabilities)
     smoothing = 1 / (len(labels) + 1)
     right = logs[np.arange(len(labels)), labels]
-    target = (1 - smoothing) * right + smoothing * logs.mean(axis=1)  # Σ_c t_c·log p_c
+    target = (1 - smoothing) * right + smoothing * np.mean(logs, axis=1, where=_all_or(present))  # Σ_c t_c·log p_c
 
     def slope(inverse: float) -> float:
         """The loss's derivative by 1/T: the mean of Σ_c (q_c − t_c)·log p_c. It rises with 1/T."""
-        return float(((_softmax(inverse * logs) * logs).sum(axis=1) - target).mean())
+        return float(((_softmax(inverse * logs, present) * logs).sum(axis=1) - target).mean())
 
     lowest, highest = 1 / HIGHEST_TEMPERATURE, 1 / LOWEST_TEMPERATURE
     if slope(lowest) >= 0:
@@ -53,7 +56,7 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
         temperature = LOWEST_TEMPERATURE
     else:
         temperature = 1 / float(brentq(slope, lowest, highest, xtol=1e-9))
-    if _mean_loss(logs, labels, temperature) < _mean_loss(logs, labels, 1.0):
+    if _mean_loss(logs, labels, temperature, present) < _mean_loss(logs, labels, 1.0, present):
         return temperature
     return 1.0
 
@@ -62,14 +65,20 @@ def _logarithms(probabilities: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(probabilities.astype(np.float64), SMALLEST_PROBABILITY))
 
 
-def _softmax(logs: np.ndarray) -> np.ndarray:
-    exponentials = np.exp(logs - logs.max(axis=1, keepdims=True))
+def _all_or(present: np.ndarray | None) -> np.ndarray:
+    return np.array(True) if present is None else present
+
+
+def _softmax(logs: np.ndarray, present: np.ndarray | None = None) -> np.ndarray:
+    exponentials = np.exp(logs - logs.max(axis=1, keepdims=True, where=_all_or(present), initial=-np.inf))
+    if present is not None:
+        exponentials = np.where(present, exponentials, 0.0)
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
-def _mean_loss(logs: np.ndarray, labels: np.ndarray, temperature: float) -> float:
+def _mean_loss(logs: np.ndarray, labels: np.ndarray, temperature: float, present: np.ndarray | None) -> float:
     """The mean of −log q of the right class."""
-    return float(-np.log(_softmax(logs / temperature)[np.arange(len(labels)), labels]).mean())
+    return float(-np.log(_softmax(logs / temperature, present)[np.arange(len(labels)), labels]).mean())
 
 
 def fit_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> list[float]:

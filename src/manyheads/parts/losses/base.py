@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from manyheads.tasks.task import Task
 
 ClassName = Annotated[str, BeforeValidator(normalise)]  # YAML reads 0 and true as int and bool
+# what losses of one type of label need, where that is neither classes nor numbers
+NEEDED: dict[tuple[LabelType, ...], str] = {
+    ("word tags",): "tags of words",
+    ("candidate",): "candidates to choose from",
+    ("answer",): "answers in a text",
+    ("match",): "texts that match",
+}
 Weights = Literal["balanced"] | list[float] | dict[ClassName, float]
 
 
@@ -36,7 +43,8 @@ class Loss:
     reads_scores = False  # then, whether these numbers are a teacher's scores; else which texts are equal
     mined = 0  # of searches: how many wrong answers of each row are mined between epochs …
     mined_below = 1.0  # … with at most so many times the cosine of the right one
-    average: Literal["sentence", "word"] = "sentence"  # of tags: what counts alike in the mean of a step
+    # of tags: what counts alike in the mean of a step; 'example' where values are of examples already
+    average: Literal["sentence", "word", "example"] = "sentence"
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -47,10 +55,8 @@ class Loss:
         if task.kind.label_type in cls.label_types:
             return None
         needs = "numbers"
-        if cls.label_types == ("word tags",):
-            needs = "tags of words"
-        elif cls.label_types == ("match",):
-            needs = "texts that match"
+        if cls.label_types in NEEDED:
+            needs = NEEDED[cls.label_types]
         elif cls.label_types != ("number",):
             needs = "classes" if task.kind.exclusive or not task.kind.has_classes else "exactly one right class"
         return f"'{task.loss.name}' needs {needs}, this task is {task.kind.called}."

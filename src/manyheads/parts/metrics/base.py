@@ -23,6 +23,8 @@ CLASS_SET: tuple[LabelType, ...] = ("class set",)
 ANY_CLASSES = (*ONE_CLASS, *CLASS_SET)
 NUMBER: tuple[LabelType, ...] = ("number",)
 TAGS: tuple[LabelType, ...] = ("word tags",)
+ANSWERS: tuple[LabelType, ...] = ("answer",)
+CANDIDATES: tuple[LabelType, ...] = ("candidate",)
 MATCH: tuple[LabelType, ...] = ("match",)
 
 
@@ -34,6 +36,7 @@ class Metric(Protocol):
     | classification, ordinal | [examples, classes] probabilities | [examples] class indices |
     | multi-label | [examples, classes] probabilities, each on its own | [examples, classes] of 0 and 1 |
     | regression | [examples] values in the labels' units | [examples] numbers |
+    | multiple-choice | ragged [candidates] probabilities | [examples] the right one's number |
     | similarity-search | [examples, 5] see parts/metrics/ranks.py | ragged scores of answers |
     | tags | ragged [words, classes] probabilities | ragged [words] class indices |
     """
@@ -106,6 +109,10 @@ def _needed(label_types: tuple[LabelType, ...]) -> str:
         needs.append("several classes per example")
     if "number" in label_types:
         needs.append("numbers")
+    if "candidate" in label_types and "class" not in label_types:
+        needs.append("candidates")
+    if "answer" in label_types:
+        needs.append("answers in a text")
     if "word tags" in label_types:
         needs.append("tags of words")
     if "match" in label_types:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyheads.parts.metrics.base import ANY_CLASSES, CLASS_SET, ONE_CLASS, metric
+from manyheads.parts.metrics.base import ANY_CLASSES, CANDIDATES, CLASS_SET, ONE_CLASS, metric
 from manyheads.registry import Count
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ def predicted_classes(predicted: np.ndarray, task: Task) -> np.ndarray:
     return task.kind.decode(predicted, task)
 
 
-@metric("accuracy", label_types=ONE_CLASS, best="high", scale="share", paper="all")
+@metric("accuracy", label_types=(*ONE_CLASS, *CANDIDATES), best="high", scale="share", paper="all")
 def accuracy(predicted: np.ndarray, labels: np.ndarray, task: Task) -> float:
-    """Share of examples whose most likely class is the right one."""
+    """Share of examples whose most likely class, or candidate, is the right one."""
     from sklearn.metrics import accuracy_score
 
     return float(accuracy_score(labels, predicted_classes(predicted, task)))

@@ -23,6 +23,8 @@ class Output(nn.Module):
         """Why it cannot serve the task, or None."""
         if task.kind.has_classes:
             return f"output '{task.output.name}' needs numbers, this task has classes."
+        if task.kind.per_candidate or task.kind.per_token:
+            return f"output '{task.output.name}' needs numbers, this task is {task.kind.called}."
         return None
 
     def __init__(self, task: Task) -> None:

@@ -9,7 +9,7 @@ from manyheads.checks.bias_file import BIAS_FILE, WHAT_IT_DOES_NOT_SHOW, WHAT_IT
 from manyheads.config.recipe import Recipe
 from manyheads.console import duration, or_dash
 from manyheads.errors import UserError
-from manyheads.reports.conflicts import ALL_SHARED, Conflicts, conflict_table, describe_conflicts, read_conflicts
+from manyheads.reports.conflicts import conflict_table, describe_conflicts, read_conflicts
 from manyheads.reports.facts import RunFacts
 from manyheads.reports.figures import training as draw_training
 from manyheads.reports.figures.conflicts import PAIRS_DRAWN, draw_conflict_map
@@ -18,6 +18,8 @@ from manyheads.reports.figures.style import figure_style
 from manyheads.reports.finding import Finding
 from manyheads.reports.findings import find_problems, nothing_found
 from manyheads.reports.headlines import Headline, headlines
+from manyheads.reports.pages.answers import answer_error_section, answer_section
+from manyheads.reports.pages.choices import choice_error_section, choice_section
 from manyheads.reports.pages.page import Report, Section, make_table, render_report
 from manyheads.reports.pages.tagged_words import tag_error_section, tag_section
 from manyheads.reports.pages.task import error_section, task_section
@@ -60,11 +62,19 @@ def run_report(folder: Path) -> Report:
             sections.append(task_section(facts, task_name))
         for task_name in facts.tagged_words:
             sections.append(tag_section(facts, task_name))
+        for task_name in facts.choices:
+            sections.append(choice_section(facts, task_name))
+        for task_name in facts.answers:
+            sections.append(answer_section(facts, task_name))
         sections.append(_embedding_section(facts))
         for task_name in facts.predictions:
             sections.append(error_section(facts, task_name))
         for task_name in facts.tagged_words:
             sections.append(tag_error_section(facts, task_name))
+        for task_name in facts.choices:
+            sections.append(choice_error_section(facts, task_name))
+        for task_name in facts.answers:
+            sections.append(answer_error_section(facts, task_name))
         sections += [_bias_section(facts), _recipe_section(facts)]
         lead = _lead(facts)
     notes = [*facts.start.get("notes", []), *facts.notes]
@@ -181,28 +191,15 @@ def _conflict_section(facts: RunFacts) -> Section:
     except UserError:
         return section
     section.figure(draw_conflict_map(facts), "conflict-map", "Gradient cosines", CONFLICT_CAPTION)
-    if len(conflicts.pairs) <= PAIRS_DRAWN:
-        section.table(conflict_table(conflicts), "conflict-table")
-    else:  # a column for each pair would be too wide
+    if len(conflicts.pairs) > PAIRS_DRAWN:
         section.text(
             f"The map shows the {PAIRS_DRAWN} pairs of {len(conflicts.pairs)} that help or hinder each other most.",
             "soft",
         )
-        section.table(_conflict_rows(conflicts), "conflict-table")
+    section.table(conflict_table(conflicts), "conflict-table")
     for line in describe_conflicts(conflicts):
         section.text(line)
     return section
-
-
-def _conflict_rows(conflicts: Conflicts) -> list[dict[str, object]]:
-    """A row per pair of tasks."""
-    rows: list[dict[str, object]] = []
-    for pair, groups in conflicts.pairs.items():
-        agreement = groups.get(ALL_SHARED)
-        if agreement is not None:
-            against = f"{agreement.against:.0%}"
-            rows.append({"tasks": pair, "mean cosine": agreement.cosine, "steps against": against})
-    return rows
 
 
 def _embedding_section(facts: RunFacts) -> Section:

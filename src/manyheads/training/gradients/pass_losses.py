@@ -132,7 +132,7 @@ class PassLosses:
             self._check_shape(task, values, len(rows), "example")
             return self._scaled(task, values)
         assert data.labels is not None
-        labels = data.labels[rows] if words is None else data.word_labels(rows)
+        labels = data.labels[rows] if data.label_places is None else data.word_labels(rows)
         labels = labels.to(outputs.device)
         per_word = words is not None and not loss.reads_sentences
         if self.teaching is not None and task in self.teaching:
@@ -159,7 +159,7 @@ class PassLosses:
 
     def _per_sentence(self, task: str, words: Words, values: Tensor) -> Tensor:
         """A value per example that is a sum over its words → as the task's loss averages them."""
-        return values if self.model.head(task).loss.average == "word" else values / words.counts
+        return values / words.counts if self.model.head(task).loss.average == "sentence" else values
 
     def _per_example(self, task: str, words: Words, values: Tensor) -> Tensor:
         """A value per word → one per example, as the task's loss averages them."""

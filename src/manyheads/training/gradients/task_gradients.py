@@ -6,6 +6,7 @@ embedding table only the rows are held that the task's tokens touched.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -21,20 +22,27 @@ SHARED_HEADS = "shared heads"  # the layer group of parameters that are not the 
 
 def shared_parameters(model: ManyHeads, layers: Sequence[int] | None = None) -> dict[str, Parameter]:
     """What more than one task may train: the encoder, or some layers of it, and heads and layers used in common."""
-    owners = [model.tasks[task].head_of or task for task in model.tasks]
-    common = {id(parameter) for parameter in model.groups.parameters()}
-    for task in model.tasks:
-        if owners.count(task) > 1:
-            common |= {id(parameter) for parameter in model.head(task).parameters()}
-    shared = {}
+    of_heads = set() if layers is not None else _shared_by_heads(model)
+    shared: dict[str, Parameter] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        in_encoder = name.startswith("encoder.")
-        if layers is None and (in_encoder or id(parameter) in common):
+        if name.startswith("encoder."):
+            is_shared = layers is None or model.encoder.layer_of(name.removeprefix("encoder.")) in layers
+        else:
+            is_shared = parameter in of_heads
+        if is_shared:
             shared[name] = parameter
-        if layers is not None and in_encoder and model.encoder.layer_of(name.removeprefix("encoder.")) in layers:
-            shared[name] = parameter
+    return shared
+
+
+def _shared_by_heads(model: ManyHeads) -> set[Parameter]:
+    """Parameters of heads and of layers behind the encoder that several tasks use."""
+    users = Counter(task.head_of or name for name, task in model.tasks.items())
+    shared = set(model.groups.parameters())
+    for name in model.tasks:
+        if users[name] > 1:
+            shared |= set(model.head(name).parameters())
     return shared
 
 
