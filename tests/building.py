@@ -30,7 +30,8 @@ ORDINAL = LabelReader("ordinal", ("1", "2", "3"), {"1": 0, "2": 1, "3": 2})
 MULTI = LabelReader("multi-label", ("a", "b", "c"), {"a": 0, "b": 1, "c": 2}, separator="|")
 NUMBERS = LabelReader("regression", range=(0, 5))
 TAGS = LabelReader("tags", ("O", "B-a", "I-a"), {"O": 0, "B-a": 1, "I-a": 2}, scheme="BIO")
-KINDS = (CLASSES, TWO, ORDINAL, MULTI, NUMBERS, TAGS)
+SEARCH, SCORED = LabelReader("similarity-search"), LabelReader("similarity-search", scores=True)
+KINDS = (CLASSES, TWO, ORDINAL, MULTI, NUMBERS, TAGS, SEARCH, SCORED)
 PAIR, SINGLE = Columns(("sentence1", "sentence2"), "label", None), Columns(("text",), "label", None)
 SIDES = (["the film was dull", "a good book", "one dog runs"] * 2, ["not very good", "a cat sleeps", "red tea"] * 2)
 
@@ -43,18 +44,24 @@ def a_task(**given: Any) -> Task:
     """A task on pairs; parts by name or Choice. Parts not given are the defaults of the encoding and the labels."""
     labels: LabelReader = given.pop("labels", CLASSES)
     numbers = labels.kind == "regression"
-    per_word = labels.kind == TAGS.kind
-    encoding = choice(given.pop("encoding", "single" if per_word else "cross"))
+    per_word, searches = labels.kind == TAGS.kind, labels.kind == SEARCH.kind
+    encoding = choice(given.pop("encoding", "single" if per_word else "bi-vectors" if searches else "cross"))
     factory = find("encodings", encoding.name).factory
-    similarity = factory.gives != "features"
-    head = choice(given.pop("head", "none" if similarity else PartConfig(name="linear", options={"dropout": 0.0})))
+    similarity = factory.gives in ("cosine", "similarity")
+    head = choice(
+        given.pop(
+            "head", "none" if factory.gives != "features" else PartConfig(name="linear", options={"dropout": 0.0})
+        )
+    )
     brought = find("heads", head.name).factory.pooling(head.options)
     loss = "mse" if numbers else "cross-entropy"
     if labels.kind == "multi-label" or len(labels.names) == 2:
         loss = "binary-cross-entropy"
     if per_word:
         loss = "tag-cross-entropy"
-    pooling = "words" if per_word else "mean" if similarity else "head-pooler"
+    if searches:
+        loss = "margin-mse" if labels.scores else "multiple-negatives"
+    pooling = "words" if per_word else "head-pooler" if factory.gives == "features" else "mean"
     settings: dict[str, Any] = {
         "name": "task",
         "columns": SINGLE if factory.texts == 1 else PAIR,
@@ -80,6 +87,8 @@ def fitting_task(**given: Any) -> Task | None:
 
 def labels_of(task: Task, rows: int = 6) -> torch.Tensor:
     """Labels as a loss sees them."""
+    if task.kind.searches:
+        return torch.arange(12)  # of six pairs, or four triples
     if task.kind.name == "regression":
         return (torch.tensor([0.5, 2.5, 4.5] * 2)[:rows].double() - task.offset) / task.unit
     wanted = torch.tensor([0, 1, 2] * 2)[:rows] % len(task.labels.names)
@@ -117,4 +126,6 @@ def one_word_each(loss: Loss, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]
 
 def one_sentence(loss: Loss, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The same with all of them in one sentence."""
+    if loss.reads_inputs:  # a query and two answers
+        return (torch.full((len(outputs) // 3,), 3),)
     return (torch.tensor([len(outputs)]),) if loss.reads_sentences else ()

@@ -76,7 +76,7 @@ def test_labelled_files_are_evaluated_by_an_exported_model(toy_run: Path, tmp_pa
         (["--precision", "int8", "--check", "nowhere.csv"], "no-such-file", "nowhere.csv"),
         (["--float-layers", "1"], "conflicting-options", "--precision int8"),
         (["--task", "mood"], "conflicting-options", "--to transformers"),
-        (["--to", "sentence-transformers", "--task", "mood"], "conflicting-options", "--to transformers"),
+        (["--to", "sentence-transformers", "--task", "mood"], "unknown-task", "no task 'mood' that searches"),
         (["--to", "cross-encoder", "--precision", "int8", "--layout", "padded"], "conflicting-options", "--layout"),
     ],
 )

@@ -54,7 +54,7 @@ def pairwise_cover() -> list[Named]:
 def test_the_cover_names_every_part() -> None:
     for position, family in enumerate(FAMILIES.values()):
         assert {names[position] for names in pairwise_cover()} == {part.name for part in parts(family)}
-    assert len(pairwise_cover()) < 100
+    assert len(pairwise_cover()) < 120
 
 
 @pytest.mark.numeric
@@ -90,7 +90,7 @@ def check_parts_train(names: Named, toy_encoder: Path, folder: Path) -> None:
         predictions = []
         for one in (model, again):
             loss, (outputs,) = one.head("task").loss, one([("task", inputs)])
-            predictions.append(loss.predict(outputs, *one_sentence(loss, outputs)))
+            predictions.append(loss.predict(outputs, *(one_sentence(loss, outputs) if loss.reads_sentences else ())))
     assert torch.equal(*predictions), names
 
 

@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from building import (
+    CLASSES,
     KINDS,
     PAIR,
+    SEARCH,
     SINGLE,
     a_task,
     fitting_task,
@@ -34,9 +36,12 @@ from manyheads.tokens.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.numeric
 KEYS = {"encodings": "encoding", "pooling": "pooling", "heads": "head", "outputs": "output", "losses": "loss"}
-# those with a value per row of several outputs: tests/parts/kinds/test_multiple_choice.py, test_answer_span.py
-LOSSES = [part for part in parts("losses") if part.factory.label_types not in (("candidate",), ("answer",))]
-LEARNING = [part for family in KEYS for part in parts(family) if family != "losses" or part in LOSSES]
+# those with a value per row of several outputs: kinds/test_multiple_choice.py, kinds/test_answer_span.py; those of
+# searches, which compare texts: losses/test_vectors.py
+OF_OTHER_OUTPUTS = {"candidate", "answer", "match"}
+LOSSES = [part for part in parts("losses") if not OF_OTHER_OUTPUTS.issuperset(part.factory.label_types)]
+LEARNING = [part for family in KEYS for part in parts(family) if part.name != "bi-vectors"]
+LEARNING = [part for part in LEARNING if part.family != "losses" or part in LOSSES]
 
 
 def ids(part: Part) -> str:
@@ -68,7 +73,8 @@ def test_encodings_frame_truncate_and_refuse(part: Part, toy_encoder: Path) -> N
     special_tokens = Tokenizer(toy_encoder).special_tokens
     fitting = 0
     for texts_in in (PAIR, SINGLE):
-        task = a_task(encoding=part.name, columns=texts_in)
+        labels = SEARCH if encoding.gives == "vectors" else CLASSES
+        task = a_task(encoding=part.name, columns=texts_in, labels=labels)
         refusal = encoding.why_incompatible(task)
         if refusal:
             assert "use '" in refusal, "a refusal says what to use"
@@ -82,6 +88,9 @@ def test_encodings_frame_truncate_and_refuse(part: Part, toy_encoder: Path) -> N
             assert len(tokens) == len(segments) <= 8
         pooled = torch.randn(len(whole) * 3, 16)
         found = encoding(pooled)
+        if encoding.gives == "vectors":
+            assert torch.equal(found, pooled), "each text as it is"
+            continue
         assert found.shape == (3, encoding.features)
         if encoding.gives != "features":
             assert encoding.features == 1

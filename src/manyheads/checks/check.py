@@ -9,6 +9,7 @@ from pathlib import Path
 from manyheads.checks.findings import SEVERITIES, Finding, Severity
 from manyheads.checks.labels import check_balance
 from manyheads.checks.lengths import LengthLimit, NoEncoder, find_truncation, read_limit
+from manyheads.checks.matches import check_matches
 from manyheads.checks.repeated import find_common_sentences, find_conflicts, find_duplicates, find_overlap
 from manyheads.checks.rows import check_files, find_bad_rows, find_odd_texts
 from manyheads.checks.split import Split
@@ -164,6 +165,8 @@ class TaskCheck:
             return
         if split.labels and self.reader is not None:
             yield from check_balance(split, self.reader, self.splits["train"])
+            if find_kind(self.reader.kind).searches:
+                yield from check_matches(split)
         encoding = self.recipe.tasks[self.settings.head_of or self.task].encoding
         if self.reader is None or not find_kind(self.reader.kind).in_windows:  # whose long texts are read in windows
             yield from find_truncation(split, encoding, self.limit, self.columns.choices is not None)

@@ -11,6 +11,7 @@ import typer
 from manyheads.cli import inspect, predict, report, train
 from manyheads.cli.average import average
 from manyheads.cli.demo import demo
+from manyheads.cli.embed import embed
 from manyheads.cli.export import export
 from manyheads.cli.extend import extend
 from manyheads.cli.probe_bias import probe_bias
@@ -47,7 +48,7 @@ def options(
 COMMANDS = (  # in the order of --help
     *(train.train, train.distill, extend, train.pretrain, train.resume),
     average,
-    *(predict.evaluate, predict.predict),
+    *(predict.evaluate, predict.predict, embed),
     *(inspect.recipes, inspect.parts),
     *(report.conflicts, report.report),
     *(inspect.plan, inspect.check, probe_bias, inspect.doctor),

@@ -125,7 +125,7 @@ def _check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
 
 def _refuse_unused(form: str, task: str | None, graph_options: list[str]) -> None:
     """Options that this form would ignore."""
-    if task is not None and form not in FORMS_OF_A_TASK:
+    if task is not None and form not in (*FORMS_OF_A_TASK, "sentence-transformers"):
         reason = f"--task is of --to {' and '.join(FORMS_OF_A_TASK)}; --to {form} holds the encoder of all tasks"
         raise UserError(f"export: {reason}.", code="conflicting-options")
     if form != "onnx" and graph_options:

@@ -70,7 +70,7 @@ def evaluate(
     run = local_folder(run)
     if files and split is not None:
         raise UserError("evaluate: give FILE or --split, not both.", code="conflicting-options")
-    layout = cast("LabelledLayout", _read_layout(columns, file_format, quoting))
+    layout = cast("LabelledLayout", read_layout(columns, file_format, quoting))
     if text_column:
         layout["text_columns"] = text_column
     if label_column:
@@ -183,7 +183,7 @@ def predict(
         raise UserError("predict: give a FILE or --text, not both.", code="conflicting-options")
     if every and task:
         raise UserError("predict: give --task or --all, not both.", code="conflicting-options")
-    layout = _read_layout(columns, file_format, quoting)
+    layout = read_layout(columns, file_format, quoting)
     if file is None:
         _check_no_layout("predict", layout, text_column)
     predictor = open_predictor(run, model, imports or (), read_runtime(runtime))
@@ -214,7 +214,7 @@ def _predict_texts(predictor: Predictor, task: str | None, texts: list[str] | No
     _print_predictions(_numbers(predictions), predictions, as_json, with_ids=False)
 
 
-def _read_layout(columns: str | None, file_format: str | None, quoting: str | None) -> FileLayout:
+def read_layout(columns: str | None, file_format: str | None, quoting: str | None) -> FileLayout:
     """How FILE is read; what is not said is left out."""
     options: dict[str, Any] = {"format": file_format, "quoting": quoting}
     if columns is not None:

@@ -193,6 +193,9 @@ class TaskSettings(Model):
     lists that is called choices, candidates or options. `text` is then the question, or a context and the question."""
     label: str | list[str] | None = None
     """The label column, or several with a yes or no for each class; by default recognised by name."""
+    negatives: list[str] | None = None
+    """Of a similarity search the columns of wrong answers, a text each or a list; by default `negative`, `negatives`,
+    `negative_1` and so on."""
     id: str | None = None
     """The column that identifies a row in prediction files; by default 'id' if there is one, else the row's number."""
     kind: KindName | None = None
@@ -281,6 +284,11 @@ class TaskSettings(Model):
     def _one_or_two(cls, value: Any) -> Any:
         value = _as_name(value)
         return [value] if isinstance(value, str) else value
+
+    @field_validator("negatives", mode="before")
+    @classmethod
+    def _columns(cls, value: Any) -> Any:
+        return _as_list(value)
 
     @field_validator("label", mode="before")
     @classmethod

@@ -85,6 +85,11 @@ class Dataset:
         """[rows] where each text stood in its cell; see `Table`."""
         return None if self.raw.indents is None else self.raw.indents[self.raw_rows]
 
+    @property
+    def negatives(self) -> Strings | None:
+        """[rows] the wrong answers of each; see `Table`."""
+        return None if self.raw.negatives is None else self._rows_of(self.raw.negatives)
+
     @cached_property
     def labelled(self) -> np.ndarray:
         """[rows] whether this task has a label there: rows that several tasks read may lack some of them."""

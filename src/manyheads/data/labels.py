@@ -16,7 +16,7 @@ from manyheads.config.label_text import normalise
 from manyheads.storage.ragged import Column, Ragged
 
 # what one label is; losses and metrics say which of these they can read
-LabelType = Literal["class", "ordered class", "class set", "number", "word tags", "candidate", "answer"]
+LabelType = Literal["class", "ordered class", "class set", "number", "word tags", "candidate", "answer", "match"]
 
 BETWEEN = "\x1f"  # stands before each class of a row, where the file has a list of them
 FAULT = "\x1e"  # stands before what is wrong with a label that was not even read
@@ -51,6 +51,7 @@ class LabelReader:
     scheme: Literal["BIO", "IOB1", "BIOES", "plain"] | None = None  # how the tags of words are written in files
     # how files say which candidate is right
     candidate_labels: Literal["index", "number", "letter", "text"] | None = None
+    scores: bool = False  # of texts that match: whether a column has a teacher's scores of the answers
 
     @property
     def rules(self) -> LabelRules:

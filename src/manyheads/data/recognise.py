@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection
 from typing import Any, Literal
@@ -27,6 +28,8 @@ PAIR_NAMES = (
     ("text_a", "text_b"),
     ("premise", "hypothesis"),
 )
+QUERY_NAMES = (("query", "positive"), ("anchor", "positive"))
+NEGATIVE_NAME = re.compile(r"negatives?(_?\d+)?")
 Look = Literal["words", "spans", "other"]  # of labels: a tag for every word, or spans of characters
 LOOKED_AT = 100  # rows by which a label column is known for one of tags
 TEXT_NAMES = ("text", "sentence", "review", "utterance", "content", "question", "comment", "tweet")
@@ -199,6 +202,28 @@ def _cannot_tell(role: str, likely_names: list[str], source: Source, chunk: Chun
         f"{source_name(source, 'train')}: cannot tell which column is the {role}. Columns: {columns}.{advice}",
         code="no-column",
     )
+
+
+def recognise_search(source: Source, chunk: Chunk, text: list[str] | None, negatives: list[str] | None) -> Columns:
+    """The columns of a search: query, right answer and, where there are such, wrong ones. Every row is a match, so
+    the right answer is the label, too."""
+    names = list(filter(None, chunk.columns))
+    texts = tuple(text or recognise_query(names) or recognise_texts(names))
+    if len(texts) != 2:
+        likely_names = guess_texts(chunk, [name for name in names if name not in ID_NAMES])
+        raise _cannot_tell("text", likely_names, source, chunk)
+    for name in negatives or []:
+        if name not in names:
+            reason = f"no column '{name}'.{nearest(name, shown_names(chunk))}"
+            raise UserError(f"{source_name(source, 'train')}: {reason}", code="unknown-column")
+    if negatives is None:
+        negatives = [name for name in names if NEGATIVE_NAME.fullmatch(name) and name not in texts]
+    return Columns(texts, texts[1], None, negatives=tuple(negatives))
+
+
+def recognise_query(names: Collection[str]) -> tuple[str, str] | None:
+    """The columns of a query and its right answer by their usual names."""
+    return next((pair for pair in QUERY_NAMES if set(pair) <= set(names)), None)
 
 
 def check_columns(source: Source, split: str, chunk: Chunk, columns: Columns, location: str) -> None:

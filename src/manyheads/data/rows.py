@@ -16,6 +16,7 @@ from manyheads.data.labels import FAULT, YES, BadLabel, as_list
 from manyheads.data.readers import read_chunks
 from manyheads.data.recognise import check_columns
 from manyheads.data.table import BadRow, Columns, TableChunk, has_indents, label_columns
+from manyheads.data.text_lists import join_texts
 from manyheads.data.words import GIVEN, WordRule, cut_words, is_span, join_words, tags_of_spans
 
 PLAIN = {str, int, float, bool}  # among cells of one type, equal cells are one label; 1 and True are not
@@ -54,7 +55,7 @@ def _id_column(names: list[str], columns: Columns) -> str | None:
 def plain_rows(file: int, chunk: Chunk, columns: Columns, number: int) -> TableChunk | None:
     """The rows of a chunk with nothing odd in it, column by column, which is several times as quick; else None."""
     rows = [row for row in chunk.cells if row is not None]
-    if has_indents(columns):
+    if has_indents(columns) or columns.negatives:
         return None
     if not rows or len(rows) < len(chunk.cells):
         return None
@@ -103,6 +104,7 @@ class _Indices:
 
     texts: list[int]
     labels: list[int]
+    negatives: list[int]
     id: int | None
 
     @classmethod
@@ -110,7 +112,8 @@ class _Indices:
         texts = list(map(names.index, columns.text))
         labels = list(map(names.index, label_columns(columns)))
         id_name = _id_column(names, columns)
-        return cls(texts, labels, None if id_name is None else names.index(id_name))
+        negatives = [names.index(name) for name in columns.negatives if name in names]  # dev may have none
+        return cls(texts, labels, negatives, None if id_name is None else names.index(id_name))
 
 
 def checked_rows(file: int, chunk: Chunk, columns: Columns, number: int, bad: list[BadRow]) -> TableChunk:
@@ -138,6 +141,8 @@ def checked_rows(file: int, chunk: Chunk, columns: Columns, number: int, bad: li
             usable.indents.append(len(context) - len(context.lstrip()) if isinstance(context, str) else 0)
         if columns.words is None and indices.labels:
             usable.labels.append(_label([row[index] for index in indices.labels], columns))
+        if columns.negatives:
+            usable.negatives.append(_negatives(row, indices))
         usable.ids.append(str(row_number) if indices.id is None else _text(row[indices.id]))
         usable.lines.append(line)
     return usable
@@ -148,18 +153,30 @@ def _why_unusable(row: list[Any], names: list[str], indices: _Indices) -> str | 
     for index in indices.labels:
         if isinstance(row[index], bytes | dict):
             return f"{type(row[index]).__name__} instead of text in column '{names[index]}'"
-    for index in indices.texts:
+    for index in (*indices.texts, *indices.negatives):
         if isinstance(row[index], bytes | dict):
             return f"{type(row[index]).__name__} instead of text in column '{names[index]}'"
-        if isinstance(row[index], list):
+        if isinstance(row[index], list) and index not in indices.negatives:
             try:
                 join_words(row[index])
             except ValueError as fault:
                 return f"a list that is not of words in column '{names[index]}': {fault}"
+    for index in indices.negatives:
+        if isinstance(row[index], list) and not all(isinstance(text, str) for text in row[index]):
+            return f"a list that is not of texts in column '{names[index]}'"
     for index in indices.texts:
         if not _text(row[index]):
             return f"empty text in column '{names[index]}'"
     return None
+
+
+def _negatives(row: list[Any], indices: _Indices) -> str:
+    """The wrong answers of a row as one string; empty cells are none."""
+    texts: list[str] = []
+    for index in indices.negatives:
+        cells = row[index] if isinstance(row[index], list) else [row[index]]
+        texts += map(_text, cells)
+    return join_texts(text for text in texts if text)
 
 
 def _label(cells: list[Any], columns: Columns) -> str:

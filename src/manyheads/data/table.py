@@ -37,6 +37,7 @@ class Columns:
     words: WordRule | None = None  # how plain texts are cut into words, where each word has a label; else None
     answers: AnswerColumns | None = None  # where labels are parts of the second text
     choices: ChoiceColumns | None = None  # where the second text is a row's candidates
+    negatives: tuple[str, ...] = ()  # columns of wrong answers to the first text: a text each, or a list of them
 
 
 def has_indents(columns: Columns) -> bool:
@@ -85,6 +86,7 @@ class TableChunk:
     ids: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     indents: list[int] = field(default_factory=list)  # where words have labels; see `Table`
+    negatives: list[str] = field(default_factory=list)  # where they are asked for; see `Table`
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class Table:
     # [rows] how many characters stood before the text in its cell; see `GIVEN` for words of a list. None where nobody
     # asks for words
     indents: np.ndarray | None = None
+    negatives: Strings | None = None  # a row's wrong answers as `join_texts` writes them; None where nobody asks
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -180,6 +183,8 @@ def _names(columns: Columns) -> list[str]:
     """The columns of strings as they are stored."""
     names = [f"text-{number}" for number in range(len(columns.text))]
     names.append("id")
+    if columns.negatives:
+        names.append("negatives")
     if columns.label is not None:
         names.append("label")
     return names
@@ -187,11 +192,13 @@ def _names(columns: Columns) -> list[str]:
 
 def _strings(piece: TableChunk, columns: Columns) -> dict[str, list[str]]:
     """A piece's columns of strings by their names; labels come last and may not be columns."""
-    return dict(zip(_names(columns), [*piece.texts, piece.ids, piece.labels], strict=False))
+    negatives = [piece.negatives] if columns.negatives else []
+    return dict(zip(_names(columns), [*piece.texts, piece.ids, *negatives, piece.labels], strict=False))
 
 
 def _table(
     strings: dict[str, Strings], lines_files: tuple[np.ndarray, np.ndarray], sources: tuple[str, ...], bad: list[BadRow]
 ) -> Table:
     texts = tuple(column for name, column in strings.items() if name.startswith("text-"))
-    return Table(texts, strings.get("label"), strings["id"], *lines_files, sources, bad)
+    table = Table(texts, strings.get("label"), strings["id"], *lines_files, sources, bad)
+    return replace(table, negatives=strings["negatives"]) if "negatives" in strings else table

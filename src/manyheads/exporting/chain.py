@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from manyheads.encoder.bert import Bert
 from manyheads.exporting.graph import POSITIONS, Position, cannot_export
 from manyheads.model.multitask import ManyHeads
-from manyheads.parts.heads import Hidden, Linear, Mlp
+from manyheads.parts.heads import Hidden, Linear, Mlp, NoHead
 from manyheads.parts.losses.base import Loss
 from manyheads.parts.losses.binary_cross_entropy import BinaryCrossEntropy
 from manyheads.parts.outputs import Raw
@@ -53,8 +53,22 @@ def chain_of(model: ManyHeads, task: Task) -> Chain:
     return Chain(position, (*steps[:-1], last), scores)
 
 
+def vector_chain_of(model: ManyHeads, task: Task) -> tuple[Position, tuple[Step, ...]]:
+    """The same of a task that searches, whose steps give its vectors."""
+    head = model.head(task.name)
+    if head.pooling.layer != model.encoder.depth:
+        reason = f"its pooling reads layer {head.pooling.layer}, not the last"
+        raise cannot_export(f"task '{task.name}': {reason}")
+    if not isinstance(head.head, NoHead | Linear | Hidden | Mlp):
+        raise cannot_export(f"task '{task.name}': head '{task.head.name}' is not made of linear layers")
+    position, steps = _pooling_steps(head.pooling)
+    return position, (*steps, *_head_steps(head.head))
+
+
 def _why_not(model: ManyHeads, task: Task) -> str | None:
     head = model.head(task.name)
+    if task.kind.searches:
+        return "it gives vectors, which --to sentence-transformers exports"
     if not isinstance(model.encoder, Bert):
         return "the encoder is not a BERT of ours"
     if head.encoding.frames not in ((SingleFrame(0),), (PairFrame(),)):
@@ -88,6 +102,8 @@ def _pooling_steps(pooling: Pooling) -> tuple[Position, list[Step]]:
 
 
 def _head_steps(head: nn.Module) -> list[Step]:
+    if isinstance(head, NoHead):
+        return []
     if isinstance(head, Linear):
         return [_step(head.dense, "none")]
     if isinstance(head, Hidden):

@@ -276,6 +276,9 @@ def _check_exports(model: ManyHeads, task: Task) -> None:
         raise cannot_export(f"task '{task.name}': kind '{task.labels.kind}' has a prediction per candidate")
     if task.kind.per_word:
         raise cannot_export(f"task '{task.name}': kind '{task.labels.kind}' has a prediction per word")
+    if task.kind.searches:
+        reason = f"task '{task.name}': kind '{task.labels.kind}' gives vectors"
+        raise cannot_export(reason, "--to sentence-transformers")
     pooling = head.pooling
     if type(pooling) not in EXPORTED_POOLINGS:
         raise cannot_export(f"task '{task.name}': pooling '{task.pooling.name}' has no form as a graph")

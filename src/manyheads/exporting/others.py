@@ -2,7 +2,8 @@
 
 transformers            AutoModelForSequenceClassification: one text or a pair, [CLS] through a pooler
 cross-encoder           CrossEncoder: the same, any pooling, further layers
-sentence-transformers   SentenceTransformer: mean token states of the trained encoder, as `embed` gives them
+sentence-transformers   SentenceTransformer: the vectors of a search, else mean token states of the trained encoder, as
+                        `embed` gives them
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from manyheads.config.plugins import import_parts
 from manyheads.encoder.bert import Bert
 from manyheads.encoder.hf_names import to_hugging_face
 from manyheads.errors import UserError, nearest
-from manyheads.exporting.chain import Chain, Step, as_two_classes, chain_of
+from manyheads.exporting.chain import Chain, Step, as_two_classes, chain_of, vector_chain_of
 from manyheads.exporting.graph import cannot_export
 from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.folder import TOKENIZER_FILES
@@ -33,6 +34,7 @@ MODULE_TYPES = {
     "Transformer": "sentence_transformers.base.modules.transformer.Transformer",
     "Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
     "Dense": "sentence_transformers.base.modules.dense.Dense",
+    "Normalize": "sentence_transformers.base.modules.normalize.Normalize",
 }
 ACTIVATIONS = {
     "tanh": "torch.nn.modules.activation.Tanh",
@@ -61,7 +63,9 @@ def export_form(
     writers: dict[str, Callable[[Path], None]] = {
         "transformers": lambda aside: _write_transformers(aside, backend.model, _chosen(backend, task)),
         "cross-encoder": lambda aside: _write_cross_encoder(aside, backend.model, _chosen(backend, task)),
-        "sentence-transformers": lambda aside: _write_sentence_transformer(aside, backend.model),
+        "sentence-transformers": lambda aside: _write_sentence_transformer(
+            aside, backend.model, _searching(backend, task)
+        ),
     }
 
     def fill(aside: Path) -> None:
@@ -79,6 +83,17 @@ def _chosen(backend: TorchBackend, name: str | None) -> Task:
         reason = "say which task: --task" if name is None else f"no task '{name}'"
         raise UserError(f"export: {reason}.{nearest(name or '', backend.tasks)}", code="unknown-task")
     return backend.tasks[name]
+
+
+def _searching(backend: TorchBackend, name: str | None) -> Task | None:
+    """The task whose vectors are exported: named, else the only one that searches; None for the encoder's own."""
+    searching = {task.name: task for task in backend.tasks.values() if task.kind.searches}
+    if name is None and len(searching) < 2:
+        return next(iter(searching.values()), None)
+    if name not in searching:
+        reason = "say which task: --task" if name is None else f"no task '{name}' that searches"
+        raise UserError(f"export: {reason}.{nearest(name or '', searching)}", code="unknown-task")
+    return searching[name]
 
 
 def _copy_encoder(source: Path, target: Path, model: ManyHeads) -> None:
@@ -140,8 +155,15 @@ def _write_cross_encoder(folder: Path, model: ManyHeads, task: Task) -> None:
     _change_config(folder, _labels(task, chain))
 
 
-def _write_sentence_transformer(folder: Path, model: ManyHeads) -> None:
-    _write_modules(folder, ["Transformer", "Pooling"], model, "mean")
+def _write_sentence_transformer(folder: Path, model: ManyHeads, task: Task | None) -> None:
+    if task is None:
+        _write_modules(folder, ["Transformer", "Pooling"], model, "mean")
+    else:
+        position, steps = vector_chain_of(model, task)
+        modules = ["Transformer", "Pooling", *["Dense"] * len(steps), "Normalize"]
+        _write_modules(folder, modules, model, POOLING_MODES[position])
+        for number, step in enumerate(steps, start=2):
+            _write_dense(folder / f"{number}_Dense", step, "sentence_embedding")
     similarity = {"model_type": "SentenceTransformer", "similarity_fn_name": "cosine", "prompts": {}}
     _write_json(folder / "config_sentence_transformers.json", similarity)
 

@@ -77,7 +77,7 @@ class OnnxBackend:
             progress(completed)
         return {name: collector.result() for name, collector in collectors.items()}
 
-    def embed(self, examples: Dataset) -> np.ndarray:
+    def embed(self, examples: Dataset, task: str | None = None) -> np.ndarray:
         column = self._tokenise(examples)[0]
         embeddings = np.empty((len(examples), self.width), dtype=np.float32)
         sequences = [self._frame(SingleFrame(), (column[row],)) for row in range(len(examples))]

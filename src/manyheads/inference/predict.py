@@ -12,6 +12,7 @@ from torch import Tensor
 from manyheads.inference.both_orders import mean_over_orders
 from manyheads.inference.calibration import calibrate
 from manyheads.inference.collector import make_collector
+from manyheads.inference.search import rank_answers
 from manyheads.model.multitask import Inputs, ManyHeads, evaluating
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.losses import Loss
@@ -44,17 +45,22 @@ def predict_tasks(
     They are calibrated as the tasks of `data` say, which need not be what the model's own tasks say.
     """
     chosen, collectors = {}, {}
+    ranked: dict[str, Column] = {}
     for name, split in data.items():
         chosen[name] = np.arange(len(split)) if rows is None else rows[name]
+        if split.search is not None:
+            ranked[name] = rank_answers(model, split, split.search, chosen[name], tokens_per_pass)
+            continue
         collectors[name] = make_collector(split.task, len(chosen[name]))
-    for batch, outputs in _run_passes(model, data, chosen, tokens_per_pass, model.forward, progress):
+    unranked = {name: split for name, split in data.items() if name not in ranked}
+    for batch, outputs in _run_passes(model, unranked, chosen, tokens_per_pass, model.forward, progress):
         counts = word_counts(batch.inputs)
         predictions = predict_outputs(model.head(batch.task).loss, outputs.float(), counts).cpu().numpy()
         predictions = mean_over_orders(data[batch.task].task, predictions)
         collectors[batch.task].add(batch.positions, predictions, counts)
     results: dict[str, Column] = {}
     for name, split in data.items():
-        predicted = collectors[name].result()
+        predicted = ranked[name] if name in ranked else collectors[name].result()
         if split.task.kind.per_token:
             predicted = split.task.kind.read_out(predicted, split.task, split.spans(chosen[name]))
         results[name] = _for_people(split.task, predicted)

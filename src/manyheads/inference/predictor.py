@@ -66,8 +66,8 @@ class Backend(ServingBackend, Protocol):
         there are so far."""
         ...
 
-    def embed(self, examples: Dataset) -> np.ndarray:
-        """[texts, width] float32: where the encoder puts single texts."""
+    def embed(self, examples: Dataset, task: str | None = None) -> np.ndarray:
+        """[texts, width] float32: where the encoder puts single texts, or a task that searches."""
         ...
 
 
@@ -214,16 +214,28 @@ class Predictor:
             described |= self.predict_dataset([task], examples, reporter)
         return ids, described
 
-    def embed(self, texts: Sequence[str], normalize: bool = False) -> np.ndarray:
+    def embed(self, texts: Sequence[str], normalize: bool = False, task: str | None = None) -> np.ndarray:
         """[texts, width] float32: the mean token state of each text by the trained encoder, in the order of the texts.
 
-        `normalize` scales each vector v to length 1, v/‖v‖, so that inner products are cosines.
+        `normalize` scales each vector v to length 1, v/‖v‖, so that inner products are cosines. With a `task`, one that
+        searches, its own vectors: by its pooling and head, of length 1.
         """
-        embeddings = self.backend.embed(dataset_of_texts(texts, 1, "embed"))
-        if normalize:
-            lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
-            embeddings = embeddings / np.maximum(lengths, SMALLEST_LENGTH)
-        return embeddings
+        if task is not None:
+            task = self.search_task(task)
+        embeddings = self.backend.embed(dataset_of_texts(texts, 1, "embed"), task)
+        return unit_vectors(embeddings) if normalize else embeddings
+
+    def search_task(self, name: str | None) -> str | None:
+        """The task whose vectors are meant: without a name the only one that searches, or none where there is none."""
+        searching = [task.name for task in self.tasks.values() if task.kind.searches]
+        if name is None and len(searching) > 1:
+            raise UserError(f"{self.source}: say which task.{nearest('', searching)}", code="unknown-task")
+        if name is None:
+            return searching[0] if searching else None
+        if not self.task(name).kind.searches:
+            reason = f"task '{name}' is {self.tasks[name].kind.called}, which has no vectors of its own."
+            raise UserError(f"{self.source}: {reason}", code="unknown-task")
+        return name
 
     def evaluate(
         self,
@@ -296,6 +308,13 @@ class Predictor:
                 raise refused(self.source, f"task '{name}' predicts what is not a number.")
 
 
+def unit_vectors(embeddings: np.ndarray) -> np.ndarray:
+    """v/‖v‖"""
+    lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
+    scaled: np.ndarray = embeddings / np.maximum(lengths, SMALLEST_LENGTH)
+    return scaled
+
+
 def _open_backend(folder: Path, tokens_per_pass: int, runtime: Runtime | None) -> Backend:
     """By what the folder holds: an exported graph, or weights."""
     if is_onnx_folder(folder):
@@ -312,11 +331,11 @@ def _open_backend(folder: Path, tokens_per_pass: int, runtime: Runtime | None) -
 
 def _with_same_rows(tasks: Mapping[str, Task], examples: Mapping[str, Dataset]) -> list[list[str]]:
     """Tasks that read the same rows of the same files can share an encoder pass; one with a label per word cannot,
-    since the words of its rows are checked against its own labels."""
+    since the words of its rows are checked against its own labels; nor can a search, which has wrong answers beside."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for name, rows in examples.items():
         task, raw = tasks[name], rows.raw
-        alone = name if task.kind.per_word else None
+        alone = name if task.kind.per_word or task.kind.searches else None
         key = (task.columns.text, raw.sources, raw.files.tobytes(), raw.lines.tobytes(), alone)
         groups.setdefault(key, []).append(name)
     return list(groups.values())

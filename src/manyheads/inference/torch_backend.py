@@ -14,6 +14,7 @@ from manyheads.inference.embeddings import embed_column
 from manyheads.inference.predict import predict_tasks
 from manyheads.inference.predictor import Progress
 from manyheads.inference.prepared import Answer, Prepared, TextInput, Words
+from manyheads.inference.search import embed_search_texts
 from manyheads.model.folder import load_model
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
@@ -46,9 +47,11 @@ class TorchBackend:
         data = {task.name: tokens.of(task) for task in tasks}
         return predict_tasks(self.model, data, self.tokens_per_pass, progress=progress)
 
-    def embed(self, examples: Dataset) -> np.ndarray:
+    def embed(self, examples: Dataset, task: str | None = None) -> np.ndarray:
         texts = tokenise_once(examples.texts[0], self.model.tokenizer)
         self._check_vocabulary((texts,), examples)
+        if task is not None:
+            return embed_search_texts(self.model, task, texts, self.tokens_per_pass)
         return embed_column(self.model, texts, self.tokens_per_pass)
 
     def prepare(self, inputs: list[TextInput]) -> list[Prepared]:

@@ -31,6 +31,10 @@ class TaskHead(nn.Module):
         self.encoding: Encoding = _build(task, "encoding", "encodings", self.pooling.width)
         self.loss: Loss = _build(task, "loss", "losses", task)
         self.head: nn.Module = _build(task, "head", "heads", self.encoding.features, self.loss.outputs)
+        try:
+            self.loss.check_width(self.encoding.features if task.head.name == "none" else self.loss.outputs)
+        except ValueError as fault:
+            raise IncompatiblePart(task.name, "loss", str(fault)) from None
         self.output: nn.Module = _build(task, "output", "outputs", task)
 
     def forward(self, states: dict[int, Tensor], starts: Tensor, lengths: Tensor, words: Words | None = None) -> Tensor:
@@ -52,7 +56,8 @@ class TaskHead(nn.Module):
         linear: nn.Linear | None = getattr(self.head, "linear_map", None)
         fixed_parts = (self.pooling, self.encoding, self.output)
         learns_elsewhere = any(True for part in fixed_parts for _ in part.parameters())
-        if linear is None or learns_elsewhere or self.encoding.group is not None:
+        per_text = self.encoding.gives == "vectors"  # a map of vectors, not to predictions
+        if linear is None or learns_elsewhere or per_text or self.encoding.group is not None:
             return None
         return linear
 

@@ -16,6 +16,7 @@ from manyheads.errors import UserError
 from manyheads.model.answer_windows import answer_places, answer_windows
 from manyheads.model.candidates import Candidates
 from manyheads.model.multitask import ManyHeads
+from manyheads.model.search_texts import SearchTexts
 from manyheads.storage.ragged import Column, Ragged
 from manyheads.tasks.task import Task
 from manyheads.tokens.column import TokenColumn, first_tokens, tokenise, tokenise_once
@@ -65,6 +66,11 @@ class TaskTokens:
         else:
             self.texts = tuple(to_tokens(column, tokenizer, task.kind.in_windows) for column in examples.texts)
         self.words = self._find_words()
+        # of a search with right answers: its distinct texts
+        self.search: SearchTexts | None = None
+        if task.kind.searches and examples.labels is not None:
+            self.search = SearchTexts.of(examples, tokenizer, cached)
+            check_scores(task, examples, self.search)
         # as the loss sees them; end to end where rows have several
         self.labels: Tensor | None = None
         self.label_places: Ragged | None = None  # then, which of them are a row's
@@ -172,9 +178,25 @@ class TaskTokens:
         has_label = torch.from_numpy(np.repeat(labelled, self.words[numbers].lengths))
         return labels.new_zeros(len(has_label)).masked_scatter(has_label, labels)
 
+    def text_numbers(self, rows: list[int], scores: bool) -> Tensor:
+        """A number for each text of some rows of a search: equal where texts are, or a teacher's score of an answer."""
+        assert self.search is not None
+        if not scores:
+            return torch.from_numpy(self.search.of_rows(rows))
+        assert isinstance(self.examples.labels, Ragged)
+        numbers: list[float] = []
+        for row in rows:
+            row_scores = self.examples.labels[row].tolist()
+            if len(row_scores) == 1:
+                row_scores.append(0.0)  # which leaves the margin
+            numbers += [0.0, *row_scores]
+        return torch.tensor(numbers)
+
     def inputs_to_predict(self, model: ManyHeads, row: int) -> list[Sequence]:
         """The encoder inputs of one example; of a task with `both_orders` those of both, side by side."""
         sequences = self.inputs(model, row)
+        if self.search is not None:
+            sequences = sequences[:2]  # without wrong answers
         if self.task.both_orders:
             sequences = [*sequences, *self.inputs(model, row, swapped=True)]
         return sequences
@@ -189,8 +211,17 @@ class TaskTokens:
         if self.task.kind.per_token:
             return self._with_states(answer_windows(model, self.task.name, self.texts, row, self.row_group), row)
         if self.words is None:
-            return self._with_states(model.inputs(self.task.name, self.texts, row, self.row_group), row)
+            sequences = model.inputs(self.task.name, self.texts, row, self.row_group)
+            if self.search is not None:
+                sequences += [self.search_input(model, number) for number in self.search.negatives[row].tolist()]
+            return self._with_states(sequences, row)
         return self._windows(model, row)
+
+    def search_input(self, model: ManyHeads, number: int) -> Sequence:
+        """The encoder input of one text of a search."""
+        assert self.search is not None
+        tokens = self.search.tokens
+        return model.inputs(self.task.name, (tokens, tokens), number)[0]
 
     def _candidate_inputs(self, model: ManyHeads, row: int) -> list[Sequence]:
         """Those of the question with each candidate; the first of each says that a score is asked for."""
@@ -238,6 +269,9 @@ class TaskTokens:
                 digest.update(np.ascontiguousarray(labels.lengths).data)
                 labels = labels.values
             digest.update(np.ascontiguousarray(labels).data)
+        if self.search is not None:
+            digest.update(self.search.tokens.fingerprint.encode())
+            digest.update(np.ascontiguousarray(self.search.negatives.starts).data)
         if self.candidates is not None:
             digest.update(np.ascontiguousarray(self.candidates.counts).data)
         return digest.hexdigest()[:32]
@@ -254,3 +288,22 @@ class TaskTokens:
         untruncated = model.head(self.task.name).encoding.untruncated_length(lengths, model.tokenizer.special_tokens)
         too_long: np.ndarray = untruncated > model.max_length
         return too_long
+
+
+def check_scores(task: Task, examples: Dataset, search: SearchTexts) -> None:
+    """A teacher's scores are one for each answer of a row, or the margin of a single wrong one."""
+    if not task.labels.scores:
+        return
+    assert isinstance(examples.labels, Ragged)
+    scores, answers = examples.labels.lengths, search.negatives.lengths + 1
+    unequal = np.flatnonzero(((scores != answers) & ((scores != 1) | (answers != 2))) | (answers == 1))
+    if len(unequal):
+        row = int(unequal[0])
+        needs = "a score for each"
+        if answers[row] == 1:
+            needs = "a wrong answer in each row"
+        raise UserError(
+            f"{examples.location(row)}: {scores[row]} scores for {answers[row]} answers; task '{task.name}' needs "
+            f"{needs}. Mend the file.",
+            code="label-count",
+        )

@@ -190,12 +190,15 @@ class RunFacts:
         for task_name, task in self.tasks.items():
             labels = self.tensors.get(f"{task_name}.labels", np.empty(0))
             task_predictions = self.tensors.get(f"{task_name}.predictions")
+            if task.kind.searches:
+                self.notes.append(f"Single predictions of {task_name} are not shown: it is {task.kind.called}.")
+                continue
             if (
                 task.kind.per_token
                 or task.kind.per_candidate
                 or (isinstance(labels, Ragged) and task.kind.word_columns)
             ):
-                continue  # see `tagged_words` and `choices`
+                continue  # see `tagged_words`, `choices` and `answers`
             if isinstance(labels, Ragged):
                 self.notes.append(f"Single predictions of {task_name} are not shown: it has labels per word.")
             elif len(labels) and isinstance(task_predictions, np.ndarray):

@@ -230,9 +230,9 @@ class Run:
         settings = ServerSettings(host, port, Path(keys_file) if keys_file else None)
         serve([source], settings, Limits())
 
-    def embed(self, texts: Sequence[str], normalize: bool = False) -> np.ndarray:
+    def embed(self, texts: Sequence[str], normalize: bool = False, task: str | None = None) -> np.ndarray:
         """[texts, width] float32: the mean token state of each text by the trained encoder; see `Predictor.embed`."""
-        return self.predictor.embed(texts, normalize)
+        return self.predictor.embed(texts, normalize, task)
 
 
 def evaluate_with_progress(

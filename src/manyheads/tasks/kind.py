@@ -39,6 +39,7 @@ class LabelDeclaration:
     range: tuple[float, float] | None = None
     separator: str | None = None
     scheme: Scheme | None = None
+    scores: bool = False  # of a search: whether the label column has a teacher's scores
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Kind(ABC):
     per_token: ClassVar[bool] = False  # an answer is looked for among the tokens of the second text
     word_columns: ClassVar[bool] = False  # whether its files may have lists of words, of tags, and of spans
     pooling: ClassVar[str | None] = None  # where a recipe names none; None: the encoding's
+    encoding: ClassVar[str | None] = None  # where a recipe names none; None: by the number of texts
+    searches: ClassVar[bool] = False  # whether its rows are texts that match, each found among those of all rows
     calibration_metrics: ClassVar[tuple[str, ...]] = ()  # beside the plain loss, what tells whether a calibration helps
 
     @property
@@ -135,6 +138,10 @@ class Kind(ABC):
     @abstractmethod
     def default_metrics(self, task: Task) -> tuple[str, ...]:
         """The first is the primary metric."""
+
+    def why_parts_incompatible(self, task: Task) -> list[tuple[str, str]]:
+        """What of a task does not fit its kind, beside what the parts say themselves: (key, reason)."""
+        return []
 
     @abstractmethod
     def reads_similarity(self, task: Task) -> bool:

@@ -19,7 +19,12 @@ def factory_of(family: str, part: PartConfig) -> Any:
 
 def gives_similarity(encoding: PartConfig | None) -> bool:
     """Whether the encoding's feature is itself the prediction. No encoding is one that gives features."""
-    return encoding is not None and factory_of("encodings", encoding).gives != "features"
+    return encoding is not None and factory_of("encodings", encoding).gives in ("cosine", "similarity")
+
+
+def gives_vectors(encoding: PartConfig | None) -> bool:
+    """Whether the encoding gives a vector per text."""
+    return encoding is not None and factory_of("encodings", encoding).gives == "vectors"
 
 
 def ignores_order(encoding: PartConfig) -> bool:
@@ -28,7 +33,9 @@ def ignores_order(encoding: PartConfig) -> bool:
 
 
 def why_head_incompatible(encoding: PartConfig | None, head: PartConfig) -> str | None:
-    """Why the head cannot read what the encoding gives, or None."""
+    """Why the head cannot read what the encoding gives, or None. Any reads vectors, or leaves them as they are."""
+    if gives_vectors(encoding):
+        return None
     reads_similarity = getattr(factory_of("heads", head), "reads_similarity", False)
     if gives_similarity(encoding) == reads_similarity:
         return None
@@ -64,6 +71,7 @@ def incompatible_parts(task: Task) -> list[tuple[str, str]]:
         ),
         ("pooling", _why_pooling_incompatible(task)),
         *_metric_reasons(task),
+        *task.kind.why_parts_incompatible(task),
     ]
     return [(part, reason) for part, reason in reasons if reason]
 

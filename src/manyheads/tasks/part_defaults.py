@@ -22,7 +22,7 @@ from manyheads.config.part import PartConfig
 from manyheads.config.task import TaskSettings
 from manyheads.data.labels import LabelReader
 from manyheads.tasks.kind import Kind, all_kinds, find_kind
-from manyheads.tasks.part_compatibility import gives_similarity
+from manyheads.tasks.part_compatibility import gives_similarity, gives_vectors
 from manyheads.tasks.task import Task
 
 FAMILIES = {
@@ -34,8 +34,8 @@ FAMILIES = {
     "metrics": "metrics",
 }
 ENCODINGS = {"one text": "single", "two texts": "cross"}
-HEADS = {"features": "linear", "similarity": "none"}
-OUTPUTS = {"features": "raw", "similarity": "similarity"}
+HEADS = {"features": "linear", "similarity": "none", "vectors": "none"}
+OUTPUTS = {"features": "raw", "similarity": "similarity", "vectors": "raw"}
 OWN_PACKAGE = "manyheads."  # a user's part is known by the content of its file, whatever its defaults are
 
 
@@ -44,6 +44,8 @@ def text_case(pair: bool) -> str:
 
 
 def encoding_case(encoding: PartConfig) -> str:
+    if gives_vectors(encoding):
+        return "vectors"
     return "similarity" if gives_similarity(encoding) else "features"
 
 

@@ -85,6 +85,9 @@ def _declared_kind(kind_name: str | None, declared: LabelDeclaration) -> Kind | 
 def choose_reader(settings: TaskSettings, columns: Columns, labels: Iterable[str]) -> LabelReader:
     """How labels are read: as the recipe says, else as train's labels look. A ValueError says what does not fit."""
     declared = LabelDeclaration(settings.labels, settings.range, settings.separator, settings.scheme)
+    if _is_search(settings, columns):
+        kind = find_kind(settings.kind) if settings.kind else next(kind for kind in all_kinds() if kind.searches)
+        return kind.make_reader(set(), replace(declared, scores=columns.label != columns.text[1]))
     if columns.words is not None:
         kind = find_kind(settings.kind) if settings.kind else next(kind for kind in all_kinds() if kind.word_columns)
         return kind.make_reader({label for label in labels if label}, declared)
@@ -104,6 +107,13 @@ def choose_reader(settings: TaskSettings, columns: Columns, labels: Iterable[str
     if settings.labels is not None or declared_kind != kind.name:
         raise ValueError(f"several label columns make a {kind.name} task whose classes are the columns")
     return kind.make_reader(set(labels), replace(declared, labels=list(columns.label)))
+
+
+def _is_search(settings: TaskSettings, columns: Columns) -> bool:
+    """Whether every row is a match, or the recipe says so."""
+    if settings.kind is not None:
+        return find_kind(settings.kind).searches
+    return len(columns.text) == 2 and columns.label == columns.text[1]
 
 
 # --- a task -----------------------------------------------------------------------------------------------------
@@ -152,7 +162,10 @@ def default_parts(recipe: Recipe, name: str, pair: bool, reader: LabelReader) ->
     """The parts as named, else those of the encoding, the head and the kind."""
     settings, defaults = recipe.tasks[name], PartDefaults(recipe.defaults)
     texts = text_case(pair)
+    kind_encoding = find_kind(reader.kind).encoding
     encoding = settings.encoding or defaults.part("encoding", texts, ENCODINGS[texts])
+    if settings.encoding is None and kind_encoding is not None:
+        encoding = PartConfig(name=kind_encoding)
     gives = encoding_case(encoding)
     head = settings.head or defaults.part("head", gives, HEADS[gives])
     return {

@@ -9,7 +9,14 @@ from manyheads.config.recipe import Recipe
 from manyheads.config.task import TRAIN_KEYS, TREE_KEYS, Source, TaskSettings
 from manyheads.data.advice import shown_names
 from manyheads.data.readers import find_file, name_lines, read_chunks, source_name
-from manyheads.data.recognise import label_look, recognise_answers, recognise_choices, recognise_columns
+from manyheads.data.recognise import (
+    label_look,
+    recognise_answers,
+    recognise_choices,
+    recognise_columns,
+    recognise_query,
+    recognise_search,
+)
 from manyheads.data.table import Columns, text_columns
 from manyheads.data.words import WordRule
 from manyheads.errors import UserError
@@ -111,12 +118,10 @@ def leaks_between(recipe: Recipe, row_groups: dict[str, str]) -> dict[str, str]:
 
 def choose_columns(settings: TaskSettings, source: Source, root: Path) -> Columns:
     """The columns that the recipe names, completed by those that are recognised in the file."""
-    choices = _choice_columns(settings, source, root)
-    if choices is not None:
-        return choices
-    answers = _answer_columns(settings, source, root)
-    if answers is not None:
-        return answers
+    for columns_of_kind in (_choice_columns, _answer_columns, _search_columns):
+        columns = columns_of_kind(settings, source, root)
+        if columns is not None:
+            return columns
     label = tuple(settings.label) if isinstance(settings.label, list) else settings.label
     may_tag = settings.kind is None or find_kind(settings.kind).word_columns
     if settings.text and label:
@@ -176,6 +181,20 @@ def _answer_columns(settings: TaskSettings, source: Source, root: Path) -> Colum
             code="no-column",
         )
     return columns
+
+
+def _search_columns(settings: TaskSettings, source: Source, root: Path) -> Columns | None:
+    """The columns of a search, where the recipe or the names of the columns say that the task is one; else None."""
+    searches = settings.kind is not None and find_kind(settings.kind).searches
+    if not searches and (settings.kind or settings.label or settings.text):
+        return None
+    named = name_lines(source, tuple(settings.text)) if settings.text else source
+    chunk = next(read_chunks(named, root, "train"))
+    if not searches and recognise_query(chunk.columns) is None:
+        return None
+    columns = recognise_search(source, chunk, settings.text, settings.negatives)
+    label = settings.label if isinstance(settings.label, str) else columns.label
+    return replace(columns, label=label, id=settings.id)
 
 
 def _word_rule(settings: TaskSettings, looks: str) -> WordRule | None:

@@ -12,6 +12,7 @@ from manyheads.errors import UserError
 from manyheads.inference.evaluate import fixed_subset
 from manyheads.model.multitask import ManyHeads
 from manyheads.model.task_tokens import TaskTokens
+from manyheads.parts.losses import Loss
 from manyheads.training.linear_solver import best_constant_loss
 
 LABELS = 20_000  # of each task, at most
@@ -28,6 +29,9 @@ def constant_losses(model: ManyHeads, train: dict[str, TaskTokens], recipe: Reci
         loss = model.head(name).loss
         if loss.whole_batch:
             losses[name] = 1.0
+            continue
+        if loss.reads_inputs:
+            losses[name] = _loss_of_equal_vectors(loss, tokens, fixed_subset(tokens, LABELS, recipe.seed))
             continue
         if tokens.candidates is not None:
             rows = fixed_subset(tokens, LABELS, recipe.seed)
@@ -49,6 +53,15 @@ def constant_losses(model: ManyHeads, train: dict[str, TaskTokens], recipe: Reci
                 "constant-labels",
             )
     return losses
+
+
+def _loss_of_equal_vectors(loss: Loss, tokens: TaskTokens, rows: np.ndarray) -> float:
+    """The mean loss of a search whose texts all have one vector; 1 where that is next to nothing."""
+    assert tokens.search is not None
+    numbers = tokens.text_numbers(rows.tolist(), loss.reads_scores)
+    counts = torch.from_numpy(tokens.search.negatives.lengths[rows] + 2)
+    mean = float(loss(torch.ones(len(numbers), 2), numbers, counts).mean())  # type: ignore[call-arg]
+    return mean if mean >= SMALLEST else 1.0
 
 
 def _labels(tokens: TaskTokens, rows: np.ndarray) -> Tensor:

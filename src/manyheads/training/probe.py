@@ -62,6 +62,8 @@ def baseline_task(task: Task, model: ManyHeads) -> Task:
         pooling = PartConfig(name=task.kind.pooling)
     elif pooling.name == "head-pooler":  # which learns
         pooling = PartConfig(name="mean")
+    if task.kind.searches:  # the vectors as they are: there is nothing to learn
+        return replace(task, pooling=pooling, head=PartConfig(name="none"), head_of=None)
     return replace(
         task,
         encoding=PartConfig(name="cross" if task.kind.per_token else BASELINE_ENCODINGS[len(task.columns.text)]),
@@ -128,13 +130,15 @@ class Prober:
         baseline = ManyHeads(
             self.model.encoder, baseline_tasks, self.model.tokenizer, self.model.max_length, self.recipe.seed
         ).to(self.model.device)
-        strengths = self._solve(baseline, list(self.rows), self.most_tokens)
+        with_head = [name for name in self.rows if baseline.head(name).linear_map is not None]
+        strengths = self._solve(baseline, with_head, self.most_tokens)
         solved: dict[str, float] = {}
         unlike: list[str] = []
         for name in self._owners():
             if name in kept:
                 continue
-            if _same_parts(self.model.tasks[name], baseline_tasks[name]) and not self._followers(name):
+            same_parts = _same_parts(self.model.tasks[name], baseline_tasks[name])
+            if name in strengths and same_parts and not self._followers(name):
                 self.model.head(name).load_state_dict(baseline.head(name).state_dict())
                 solved[name] = strengths[name]
             else:

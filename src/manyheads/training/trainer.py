@@ -25,6 +25,7 @@ from manyheads.training.finish import figures_before_training, predict_dev, pred
 from manyheads.training.frozen_cache import FrozenCache
 from manyheads.training.gradients.backward import Step
 from manyheads.training.gradients.non_finite import NonFiniteLoss, not_finite_error
+from manyheads.training.mining import Mining
 from manyheads.training.optim import clip_gradients, relative_rates, set_rates
 from manyheads.training.pausing import PausedTasks
 from manyheads.training.plan import peak_gigabytes, short_plan
@@ -71,6 +72,7 @@ class Trainer:
         self.conflicts = ConflictMeter(
             setup.backward, setup.datasets.train, schedule.batch_sizes, recipe.training.conflicts, recipe.seed
         )
+        self.mining = Mining(model, setup.datasets.train, recipe.evaluate.tokens_per_pass)
         self.state = TrainingState(
             {
                 "data": DataUnchanged(folder, {**self.data_fingerprints, **earlier_fingerprint(model)}),
@@ -83,6 +85,7 @@ class Trainer:
                 COMBINER_STATE: CombinerState(schedule, model, self.progress),
                 "optimizer": NamedOptimizer(setup.optimizer, {"": model, COMBINER_STATE: schedule.combiner_state}),
                 **averaging_entries(self.averaging),
+                **({"mined": self.mining} if self.mining.of_files else {}),
             },
             recipe.checkpoint.keep,
         )
@@ -209,7 +212,18 @@ class Trainer:
         due = epoch_over or step in self.schedule.pass_ends or (every and step % every == 0)
         if self.progress.changed_since_evaluation and due:
             self.evaluate()
+        if epoch_over and step < self.steps and self.mining.of_files:
+            self._mine()
         return epoch_over
+
+    def _mine(self) -> None:
+        """Wrong answers for the next epoch."""
+        began = time.monotonic()
+        counts = self.mining.mine()
+        self.progress.seconds += time.monotonic() - began
+        self.write_log({"event": "mine", "negatives": counts})
+        for task, count in counts.items():
+            self.setup.reporter.say(f"{task}: {count:,} wrong answers mined")
 
     def evaluate(self) -> None:
         """Evaluate, log, keep the model where it is the best so far; pause and resume tasks."""

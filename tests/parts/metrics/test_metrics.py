@@ -20,6 +20,7 @@ from manyheads.storage.ragged import Column, Ragged
 from manyheads.tasks.task import Task
 
 pytestmark = pytest.mark.numeric
+RANKS = ("mrr", "ndcg-at-k", "recall-at-k")  # see test_ranks.py
 
 
 def a_task(kind: str, classes: int = 0, *metrics: str | PartConfig, bounds: tuple[float, float] | None = None) -> Task:
@@ -205,8 +206,9 @@ def random_predictions(task: Task, seed: int) -> np.ndarray:
     return chances if task.kind.name == "multi-label" else chances / chances.sum(axis=1, keepdims=True)
 
 
-# those of candidates and answers: tests/parts/kinds/test_multiple_choice.py, test_answer_span.py
-OF_ARRAYS = [part for part in METRICS if part.factory.label_types not in (("candidate",), ("answer",))]
+# those of candidates, answers and searches: kinds/test_multiple_choice.py, kinds/test_answer_span.py, test_ranks.py
+NOT_OF_ARRAYS = {"candidate", "answer", "match"}
+OF_ARRAYS = [part for part in METRICS if not NOT_OF_ARRAYS.issuperset(part.factory.label_types)]
 
 
 @pytest.mark.parametrize("part", OF_ARRAYS, ids=lambda part: part.name)
@@ -250,8 +252,8 @@ def test_metrics_and_their_papers() -> None:
         **dict.fromkeys(("average-precision", "micro-f1", "exact-match", "calibration-error"), ""),
         **dict.fromkeys(("kappa", "class-mae", "spearman", "mae", "token-accuracy"), ""),
         **dict.fromkeys(("entity-f1", "entity-precision", "entity-recall"), ""),
-        **dict.fromkeys(("entity-macro-f1", "entity-f1-per-type", "reciprocal-rank"), ""),
-        **dict.fromkeys(("answer-f1", "answer-exact-match"), ""),
+        **dict.fromkeys(("entity-macro-f1", "entity-f1-per-type", *RANKS), ""),
+        **dict.fromkeys(("reciprocal-rank", "answer-f1", "answer-exact-match"), ""),
     }
 
 

@@ -8,6 +8,7 @@ from manyheads.parts.encodings.bi_features import BiFeatures
 from manyheads.parts.encodings.bi_scaled_cosine import BiScaledCosine
 from manyheads.parts.encodings.bi_shared import BiShared
 from manyheads.parts.encodings.bi_siamese import BiSiamese
+from manyheads.parts.encodings.bi_vectors import BiVectors
 from manyheads.parts.encodings.cross import Cross
 from manyheads.parts.encodings.cross_bi import CrossBi
 from manyheads.parts.encodings.cross_nosep import CrossNoSeparator
@@ -21,6 +22,7 @@ __all__ = [
     "BiScaledCosine",
     "BiShared",
     "BiSiamese",
+    "BiVectors",
     "Cross",
     "CrossBi",
     "CrossNoSeparator",

@@ -23,7 +23,8 @@ class Encoding(nn.Module):
     texts: int  # how many text columns it takes
     frames: tuple[Frame, ...] = ()  # what each encoder input of an example holds
     single_texts = slice(None)  # which of an example's inputs hold one text each
-    gives: Literal["features", "cosine", "similarity"] = "features"  # the last two are predictions, from 0 to 1
+    # cosine and similarity are predictions, from 0 to 1; vectors are one for each text
+    gives: Literal["features", "cosine", "similarity", "vectors"] = "features"
     joins_texts = False  # whether a pair is one input, in which its second text stands last
     symmetric = False  # whether a pair gives the same in both orders
     pooling = "trained"  # the pooling it has where a recipe names none

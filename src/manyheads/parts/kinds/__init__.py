@@ -6,6 +6,16 @@ from manyheads.parts.kinds.multi_label import MultiLabel
 from manyheads.parts.kinds.multiple_choice import MultipleChoice
 from manyheads.parts.kinds.ordinal import Ordinal
 from manyheads.parts.kinds.regression import Regression
+from manyheads.parts.kinds.similarity_search import SimilaritySearch
 from manyheads.parts.kinds.tags import Tags
 
-__all__ = ["AnswerSpan", "Classification", "MultiLabel", "MultipleChoice", "Ordinal", "Regression", "Tags"]
+__all__ = [
+    "AnswerSpan",
+    "Classification",
+    "MultiLabel",
+    "MultipleChoice",
+    "Ordinal",
+    "Regression",
+    "SimilaritySearch",
+    "Tags",
+]

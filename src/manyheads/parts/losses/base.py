@@ -20,6 +20,7 @@ NEEDED: dict[tuple[LabelType, ...], str] = {
     ("word tags",): "tags of words",
     ("candidate",): "candidates to choose from",
     ("answer",): "answers in a text",
+    ("match",): "texts that match",
 }
 Weights = Literal["balanced"] | list[float] | dict[ClassName, float]
 
@@ -36,6 +37,12 @@ class Loss:
     # of tags: whether it reads the words of an example together. It is then given how many words each has, after the
     # outputs and labels of them all, and has a value per example
     reads_sentences = False
+    # of searches: whether it reads a vector for each text of an example. It is then given how many texts each has,
+    # after the vectors and the numbers of them all
+    reads_inputs = False
+    reads_scores = False  # then, whether these numbers are a teacher's scores; else which texts are equal
+    mined = 0  # of searches: how many wrong answers of each row are mined between epochs …
+    mined_below = 1.0  # … with at most so many times the cosine of the right one
     # of tags: what counts alike in the mean of a step; 'example' where values are of examples already
     average: Literal["sentence", "word", "example"] = "sentence"
 
@@ -62,6 +69,9 @@ class Loss:
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Outputs [examples, outputs], labels [examples] → loss [examples]."""
         raise NotImplementedError
+
+    def check_width(self, width: int) -> None:
+        """A ValueError says that vectors of this width do not fit."""
 
     def soft(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Outputs [examples, outputs], what a teacher predicts → loss [examples].

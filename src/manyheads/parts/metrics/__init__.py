@@ -1,6 +1,14 @@
 """(predictions, labels) → how good they are. Importing registers every metric."""
 
-from manyheads.parts.metrics import answers, choices, classes, numbers, ordinal, tags  # noqa: F401  (their import registers them)
+from manyheads.parts.metrics import (  # noqa: F401  (their import registers them)
+    answers,
+    choices,
+    classes,
+    numbers,
+    ordinal,
+    ranks,
+    tags,
+)
 from manyheads.parts.metrics.base import Metric, Scale, metric, why_incompatible
 from manyheads.parts.metrics.scoring import (
     better,

@@ -25,6 +25,7 @@ NUMBER: tuple[LabelType, ...] = ("number",)
 TAGS: tuple[LabelType, ...] = ("word tags",)
 ANSWERS: tuple[LabelType, ...] = ("answer",)
 CANDIDATES: tuple[LabelType, ...] = ("candidate",)
+MATCH: tuple[LabelType, ...] = ("match",)
 
 
 class Metric(Protocol):
@@ -36,6 +37,7 @@ class Metric(Protocol):
     | multi-label | [examples, classes] probabilities, each on its own | [examples, classes] of 0 and 1 |
     | regression | [examples] values in the labels' units | [examples] numbers |
     | multiple-choice | ragged [candidates] probabilities | [examples] the right one's number |
+    | similarity-search | [examples, 5] see parts/metrics/ranks.py | ragged scores of answers |
     | tags | ragged [words, classes] probabilities | ragged [words] class indices |
     """
 
@@ -113,4 +115,6 @@ def _needed(label_types: tuple[LabelType, ...]) -> str:
         needs.append("answers in a text")
     if "word tags" in label_types:
         needs.append("tags of words")
+    if "match" in label_types:
+        needs.append("texts that match")
     return " or ".join(needs)

@@ -117,6 +117,8 @@ class Regulariser(nn.Module):
     @classmethod
     def why_incompatible(cls, task: Task) -> str | None:
         """Why it can add nothing to a task's loss, or None."""
+        if cls.reads_examples and task.kind.searches:
+            return f"task '{task.name}' is {task.kind.called}, which has no outputs of single examples to hold"
         return None
 
     def leave_out_incompatible(self, tasks: Mapping[str, Task]) -> None:

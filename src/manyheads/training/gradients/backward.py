@@ -79,6 +79,7 @@ class Backward:
         self.layer_factors = layer_factors or {}
         self.task_optimizer: TaskAdamW | None = None  # one that asks for every task's gradient of the encoder
         self.pass_losses = PassLosses(model, data, autocast)
+        self.pass_losses.tokens_per_pass = tokens_per_pass
         self.tables = WholeTables()
         self.regularisers: Sequence[Regulariser] = ()  # of the step under way
         self.seeds = (0, 0)  # of the step under way: the run's, the step's number

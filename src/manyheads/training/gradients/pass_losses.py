@@ -7,17 +7,19 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
+import torch
 from torch import Tensor
 
 from manyheads.config.training import LossScale
 from manyheads.errors import UserError
-from manyheads.model.multitask import ManyHeads
+from manyheads.model.multitask import Inputs, ManyHeads
 from manyheads.model.task_tokens import TaskTokens
 from manyheads.parts.regularisers.base import ForwardPass, Regulariser
 from manyheads.seeding import rng_state
 from manyheads.tokens.packing import Words
+from manyheads.training.gradients.chunks import encode_in_chunks, input_tokens
 from manyheads.training.gradients.non_finite import NonFiniteLoss
-from manyheads.training.gradients.passes import RoundPass
+from manyheads.training.gradients.passes import Pass, RoundPass
 from manyheads.training.teaching.teaching import Teaching
 
 
@@ -28,6 +30,7 @@ class PassLosses:
         self, model: ManyHeads, data: dict[str, TaskTokens], autocast: Callable[[], AbstractContextManager[None]]
     ) -> None:
         self.model, self.data, self.autocast = model, data, autocast
+        self.tokens_per_pass: int | None = None  # how much of a batch that is compared as a whole is encoded at a time
         self.teaching: Teaching | None = None  # what tasks learn besides their labels
         self.constant_losses: dict[str, float] = {}  # task → that of the best constant prediction
         self.begin("raw", (), 0)
@@ -47,11 +50,13 @@ class PassLosses:
         """Task → its loss, divided by counts over all passes, so that parts add up. `terms`: regulariser → what it
         added so far; what it adds here is added."""
         passing, divisors = round_pass
+        if self._is_cut(passing):
+            return self._cut_losses(round_pass)
         forward_pass = self._run(round_pass)
         packed = forward_pass.packed
         values = []
-        for (task, rows, _), outputs, words in zip(passing, forward_pass.outputs, packed.words, strict=True):
-            values.append(self._example_losses(task, rows, outputs, words))
+        for (task, rows, inputs), outputs, words in zip(passing, forward_pass.outputs, packed.words, strict=True):
+            values.append(self._example_losses(task, rows, outputs, words, _input_counts(inputs, outputs)))
         for regulariser in self.regularisers_of(passing[0][0]):
             for number, (task, term) in enumerate(zip(packed.tasks, regulariser.terms(forward_pass), strict=True)):
                 words = packed.words[number]
@@ -62,11 +67,30 @@ class PassLosses:
                 terms[regulariser.name] = terms.get(regulariser.name, 0.0) + added
         losses = {}
         for (task, rows, _), example_losses in zip(passing, values, strict=True):
-            mean = example_losses.sum() / divisors[task]
-            if not math.isfinite(value := mean.item()):
-                raise NonFiniteLoss(task, rows, value)
-            losses[task] = mean
+            losses[task] = _mean(task, rows, example_losses, divisors)
         return losses
+
+    def _is_cut(self, passing: Pass) -> bool:
+        """Whether the pass is the batch of a search that is larger than an encoder pass may be."""
+        if self.tokens_per_pass is None or len(passing) > 1:
+            return False
+        task, rows, inputs = passing[0]
+        if len(rows) < 2 or not self.model.head(task).loss.reads_inputs:
+            return False
+        return sum(map(input_tokens, inputs)) > self.tokens_per_pass
+
+    def _cut_losses(self, round_pass: RoundPass) -> dict[str, Tensor]:
+        """The same of a batch whose texts are encoded in several passes, with the gradient of the whole."""
+        ((task, rows, inputs),) = round_pass.passing
+        assert self.tokens_per_pass is not None
+
+        def encode(chunk: Inputs) -> Tensor:
+            with self.autocast():
+                return self.model([(task, chunk)])[0]
+
+        outputs = encode_in_chunks(encode, inputs, self.tokens_per_pass)
+        values = self._example_losses(task, rows, outputs, None, _input_counts(inputs, outputs))
+        return {task: _mean(task, rows, values, round_pass.divisors)}
 
     def _run(self, round_pass: RoundPass) -> ForwardPass:
         """Through encoder and heads."""
@@ -97,12 +121,19 @@ class PassLosses:
             self.autocast,
         )
 
-    def _example_losses(self, task: str, rows: list[int], outputs: Tensor, words: Words | None) -> Tensor:
+    def _example_losses(
+        self, task: str, rows: list[int], outputs: Tensor, words: Words | None, input_counts: Tensor
+    ) -> Tensor:
         """[examples]; where words have labels of their own, the mean over those of each example, or their sum."""
-        data = self.data[task]
+        data, loss = self.data[task], self.model.head(task).loss
+        if loss.reads_inputs:
+            numbers = data.text_numbers(rows, loss.reads_scores).to(outputs.device)
+            values = loss(outputs, numbers, input_counts)  # type: ignore[call-arg]
+            self._check_shape(task, values, len(rows), "example")
+            return self._scaled(task, values)
         assert data.labels is not None
         labels = data.labels[rows] if data.label_places is None else data.word_labels(rows)
-        labels, loss = labels.to(outputs.device), self.model.head(task).loss
+        labels = labels.to(outputs.device)
         per_word = words is not None and not loss.reads_sentences
         if self.teaching is not None and task in self.teaching:
             values = self.teaching.losses(loss, task, rows, outputs, labels, self.step)
@@ -112,6 +143,9 @@ class PassLosses:
         self._check_shape(task, values, len(labels) if per_word else len(rows), "word" if per_word else "example")
         if words is not None:
             values = self._per_example(task, words, values) if per_word else self._per_sentence(task, words, values)
+        return self._scaled(task, values)
+
+    def _scaled(self, task: str, values: Tensor) -> Tensor:
         return values / self.scales[task] if task in self.scales else values
 
     def _check_shape(self, task: str, values: Tensor, expected: int, item: str) -> None:
@@ -130,3 +164,15 @@ class PassLosses:
     def _per_example(self, task: str, words: Words, values: Tensor) -> Tensor:
         """A value per word → one per example, as the task's loss averages them."""
         return words.sum(values) if self.model.head(task).loss.average == "word" else words.mean(values)
+
+
+def _mean(task: str, rows: list[int], example_losses: Tensor, divisors: dict[str, float]) -> Tensor:
+    mean = example_losses.sum() / divisors[task]
+    if not math.isfinite(value := mean.item()):
+        raise NonFiniteLoss(task, rows, value)
+    return mean
+
+
+def _input_counts(inputs: Inputs, outputs: Tensor) -> Tensor:
+    """[examples] how many encoder inputs each has."""
+    return torch.tensor(list(map(len, inputs)), device=outputs.device)
