@@ -34,9 +34,9 @@ from manyheads.studies.config import SCALES, Study
 from manyheads.studies.load import load_study, shipped_studies
 from manyheads.studies.transfer import baseline_rows
 from manyheads.studies.variants import Row, base_recipe, make_rows, plan_runs
+from manyheads.tasks.columns import choose_columns
 from manyheads.tasks.part_defaults import FAMILIES, PartDefaults
 from manyheads.tasks.resolve import choose_reader, default_parts, load_recipe
-from manyheads.tasks.same_rows import choose_columns
 from manyheads.tasks.task import Task
 
 FOLDER = Path(__file__).parent / "studies" / "paper_recipes"

@@ -20,11 +20,12 @@ from manyheads.data.dataset import read_rows
 from manyheads.data.labels import LabelReader
 from manyheads.data.table import Columns, Table
 from manyheads.errors import UserError
+from manyheads.tasks.columns import choose_columns
 from manyheads.tasks.kind import find_kind
 from manyheads.tasks.load import check_files as check_files_exist
 from manyheads.tasks.load import present_sources
 from manyheads.tasks.resolve import choose_reader
-from manyheads.tasks.same_rows import choose_columns, same_rows
+from manyheads.tasks.same_rows import same_rows
 from manyheads.tasks.teacher_faults import teachers_to_come
 
 Splits = dict[str, Split]

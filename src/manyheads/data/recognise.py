@@ -54,25 +54,31 @@ def recognise_columns(
     """The text and label columns by their names, where the recipe does not say which they are. `prefer_words`: lists of
     words before texts."""
     names = list(filter(None, chunk.columns))
-    texts = tuple(text or ()) or _recognise_words(names, prefer_words or _has_tag_per_word(chunk, label))
-    if prefer_words:
-        label = label or _first_of_tags(set(names).difference(texts))
     candidates = [name for name in names if name not in (*ID_NAMES, id_column)]
+    texts = tuple(text or ()) or _recognise_words(names, prefer_words or _has_tag_per_word(chunk, label))
     if not texts:
+        if not label and prefer_words:
+            label = _first_of_tags(set(names))
         label = label or _first_of(LABEL_NAMES, set(names)) or ()
-        columns = Columns((), label, None)
-        candidates = [name for name in candidates if name not in label_columns(columns)]
-        raise _cannot_tell("text", guess_texts(chunk, candidates), source, chunk)
-    others = set(names).difference(texts)
+        labels = label_columns(Columns((), label, None))
+        raise _cannot_tell(
+            "text", guess_texts(chunk, [name for name in candidates if name not in labels]), source, chunk
+        )
+    label = label or _recognise_label(source, chunk, set(names).difference(texts), prefer_words)
     if not label:
-        label, tags = _first_of(LABEL_NAMES, others), _first_of_tags(others)
-        if label is not None and tags is not None and label not in SURELY_LABELS:
-            raise _two_labels(label, tags, source, chunk)
-        label = label or tags
-    if not label:
-        candidates = [name for name in candidates if name not in texts]
-        raise _cannot_tell("label", guess_label(chunk, candidates), source, chunk)
+        likely_names = guess_label(chunk, [name for name in candidates if name not in texts])
+        raise _cannot_tell("label", likely_names, source, chunk)
     return Columns(texts, label, id_column)
+
+
+def _recognise_label(source: Source, chunk: Chunk, names: set[str], prefer_tags: bool) -> str | None:
+    """The label column by its usual names, and that of tags: the latter first if they are preferred."""
+    label, tags = _first_of(LABEL_NAMES, names), _first_of_tags(names)
+    if label is None or tags is None:
+        return label or tags
+    if not prefer_tags and label not in SURELY_LABELS:
+        raise _two_labels(label, tags, source, chunk)
+    return tags if prefer_tags else label
 
 
 def recognise_choices(
@@ -110,18 +116,20 @@ def recognise_answers(
     if not texts and "question" in names:
         context = _first_of(CONTEXT_NAMES, names)
         texts = ("question", context) if context else ()
-    if len(texts) != 2:
-        return None
     label = label or _first_of(("answers", "answer"), names.difference(texts))
-    if not isinstance(label, str) or label not in names:
+    if len(texts) != 2 or not isinstance(label, str) or label not in names:
         return None
     start = "answer_start" if "answer_start" in names and label != "answer_start" else None
-    if start is None and not named:
-        index = chunk.columns.index(label)
-        cells = [row[index] for row in chunk.cells[:LOOKED_AT] if row is not None and row[index]]
-        if not cells or not all(map(looks_like_answers, cells)):
-            return None
+    if start is None and not named and not _has_answers(chunk, label):
+        return None
     return Columns(texts, label, id_column, answers=AnswerColumns(start))
+
+
+def _has_answers(chunk: Chunk, name: str) -> bool:
+    """Whether the first rows that have anything there have answers as SQuAD writes them."""
+    index = chunk.columns.index(name)
+    cells = [row[index] for row in chunk.cells[:LOOKED_AT] if row is not None and row[index]]
+    return bool(cells) and all(map(looks_like_answers, cells))
 
 
 def _has_lists(chunk: Chunk, name: str) -> bool:

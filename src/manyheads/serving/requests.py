@@ -190,15 +190,20 @@ class Reader:
             message = f"inputs: input {number}: has the text columns of no task ({wanted})."
             raise RequestError(422, "no-fitting-task", message)
         for columns, fitting in tasks_by_columns.items():
-            texts = tuple(row[column] for column in columns)
-            words_given = isinstance(texts[0], list) and len(texts) == 1
-            if words_given:
-                texts = (_joined(texts[0], number),)
-            if not all(isinstance(text, str) for text in texts):
-                message = f"inputs: input {number}: expected text in {', '.join(columns)}."
-                raise RequestError(422, "bad-request", message)
-            text_inputs.append(TextInput(_checked(texts, number), tuple(fitting), words_given))
+            text_inputs.append(_read_texts_of_row(row, number, columns, fitting))
         return text_inputs
+
+
+def _read_texts_of_row(row: dict[str, Any], number: int, columns: tuple[str, ...], tasks: list[Task]) -> TextInput:
+    """A text or a pair; a list is one text, word by word."""
+    texts = tuple(row[column] for column in columns)
+    words_given = isinstance(texts[0], list) and len(texts) == 1
+    if words_given:
+        texts = (_joined(texts[0], number),)
+    if not all(isinstance(text, str) for text in texts):
+        message = f"inputs: input {number}: expected text in {', '.join(columns)}."
+        raise RequestError(422, "bad-request", message)
+    return TextInput(_checked(texts, number), tuple(tasks), words_given)
 
 
 def _read_choice(row: dict[str, Any], number: int, task: Task) -> TextInput:

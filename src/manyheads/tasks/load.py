@@ -22,8 +22,9 @@ from manyheads.data.table import Table
 from manyheads.data.unlabelled import append_unlabelled
 from manyheads.errors import UserError
 from manyheads.seeding import generator
+from manyheads.tasks.columns import choose_columns
 from manyheads.tasks.resolve import choose_reader, no_reader, resolve_task
-from manyheads.tasks.same_rows import choose_columns, leaks_between, same_rows
+from manyheads.tasks.same_rows import leaks_between, same_rows
 from manyheads.tasks.task import Task
 
 # `evaluate.select: auto`: a share of a task's rows, but at least USEFUL_SELECTED of them, of a small task at most the

@@ -82,38 +82,48 @@ def _declared_kind(kind_name: str | None, declared: LabelDeclaration) -> Kind | 
     return None
 
 
+READ_FROM_LABELS = ("word_columns", "per_candidate")  # what the labels of such tasks are depends on those in train
+
+
 def choose_reader(settings: TaskSettings, columns: Columns, labels: Iterable[str]) -> LabelReader:
     """How labels are read: as the recipe says, else as train's labels look. A ValueError says what does not fit."""
     declared = LabelDeclaration(settings.labels, settings.range, settings.separator, settings.scheme)
-    if _is_search(settings, columns):
-        kind = find_kind(settings.kind) if settings.kind else next(kind for kind in all_kinds() if kind.searches)
-        return kind.make_reader(set(), replace(declared, scores=columns.label != columns.text[1]))
-    if columns.words is not None:
-        kind = find_kind(settings.kind) if settings.kind else next(kind for kind in all_kinds() if kind.word_columns)
-        return kind.make_reader({label for label in labels if label}, declared)
-    if columns.choices is not None:
-        kind = find_kind(settings.kind) if settings.kind else next(kind for kind in all_kinds() if kind.per_candidate)
-        return kind.make_reader({label for label in labels if label}, declared)
-    if columns.answers is not None:
-        kind = find_kind(settings.kind) if settings.kind else next(kind for kind in all_kinds() if kind.per_token)
-        return kind.make_reader(set(), declared)
+    feature = _feature_of_columns(settings, columns)
+    if feature is not None:
+        kind = find_kind(settings.kind) if settings.kind else _kind_with(feature)
+        if kind.searches:
+            declared = replace(declared, scores=columns.label != columns.text[1])
+        read = {label for label in labels if label} if feature in READ_FROM_LABELS else set()
+        return kind.make_reader(read, declared)
     for key in ("scheme", "words"):
         if getattr(settings, key) is not None:
             raise ValueError(f"'{key}' is about tags of words, which this task has none of; set `kind: tags`")
     if not isinstance(columns.label, tuple):
         return infer_reader(labels, settings.kind, declared)
-    kind = next(kind for kind in all_kinds() if kind.label_columns)
+    kind = _kind_with("label_columns")
     declared_kind = settings.kind or kind.name
     if settings.labels is not None or declared_kind != kind.name:
         raise ValueError(f"several label columns make a {kind.name} task whose classes are the columns")
     return kind.make_reader(set(labels), replace(declared, labels=list(columns.label)))
 
 
-def _is_search(settings: TaskSettings, columns: Columns) -> bool:
-    """Whether every row is a match, or the recipe says so."""
-    if settings.kind is not None:
-        return find_kind(settings.kind).searches
-    return len(columns.text) == 2 and columns.label == columns.text[1]
+def _kind_with(feature: str) -> Kind:
+    return next(kind for kind in all_kinds() if getattr(kind, feature))
+
+
+def _feature_of_columns(settings: TaskSettings, columns: Columns) -> str | None:
+    """What the kind of a task has by which its columns are known: nothing, where they are texts and a label."""
+    if settings.kind is None:
+        is_search = len(columns.text) == 2 and columns.label == columns.text[1]
+    else:
+        is_search = find_kind(settings.kind).searches
+    present = {
+        "searches": is_search,
+        "word_columns": columns.words is not None,
+        "per_candidate": columns.choices is not None,
+        "per_token": columns.answers is not None,
+    }
+    return next((feature for feature, is_present in present.items() if is_present), None)
 
 
 # --- a task -----------------------------------------------------------------------------------------------------
