@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import time
 
+import pytest
 from rich.console import Console
 
-from manyheads.console import Job, Reporter
+from manyheads.console import WIDTH_OF_FILES, Job, Reporter, print_table
 
 
 def shown_by_job(seconds: float, delay: float, terminal: bool) -> str:
@@ -35,3 +36,13 @@ def test_a_long_job_shows_itself_after_its_delay() -> None:
 def test_a_reporters_job_keeps_its_delay() -> None:
     assert Reporter(quiet=True).job("predict", 3, delay=2.0).delay == 2.0
     assert Reporter(quiet=True).job("train", 3).delay == 0.0
+
+
+def test_a_wide_table_is_whole_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    titles = [f"a-long-title-{number}" for number in range(20)]
+    print_table([dict.fromkeys(titles, 0.5)], as_json=False)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].split() == titles
+    assert len(printed) == 2
+    print_table([{"text": "word " * 100}], as_json=False)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= WIDTH_OF_FILES, "prose is still broken into lines"

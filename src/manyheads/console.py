@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 SECONDS_BETWEEN_LINES = 15.0
-WIDTH_OF_FILES = 160  # of tables that are not printed to a terminal
+WIDTH_OF_FILES = 160  # of tables that are not printed to a terminal, and have no need of more
+WIDEST = 10_000
 # keys of metrics.json whose metrics stand beside the model's, and what people see above them
 BASELINES = {"frozen": "frozen probe", "majority": "majority"}
 
@@ -105,6 +106,7 @@ def print_table(lines: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json(lines)
         return
+    from rich.measure import Measurement
     from rich.table import Table
 
     titles: list[str] = []
@@ -115,7 +117,9 @@ def print_table(lines: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         table.add_row(*map(_format_value, line.values()))
     console = Console(markup=False)
     if not console.is_terminal:
-        console = Console(markup=False, width=WIDTH_OF_FILES)
+        wide = Console(markup=False, width=WIDEST)
+        needed = Measurement.get(wide, wide.options, table).minimum  # no word is cut
+        console = Console(markup=False, width=max(WIDTH_OF_FILES, needed))
     console.print(table)
 
 

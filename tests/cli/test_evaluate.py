@@ -110,6 +110,20 @@ def test_a_file_is_measured_for_every_task_whose_columns_it_has(run: Run, tmp_pa
     }
 
 
+def test_columns_may_be_called_otherwise_than_in_the_recipe(run: Run, tmp_path: Path) -> None:
+    file = write(tmp_path, "phrase,verdict\na good film 0,yes\na dull film 1,no\na great film 2,no\n")
+    named = ("--task", "mood", "--text-column", "phrase", "--label-column", "verdict")
+    result = manyheads("evaluate", run.folder, file, *named, "--json", "-q")
+    assert result.returncode == 0, result.stderr
+    predictions = run.predict("mood", ["a good film 0", "a dull film 1", "a great film 2"])
+    right = [row["prediction"] == label for row, label in zip(predictions, ("yes", "no", "no"), strict=True)]
+    assert json.loads(result.stdout)["files"]["metrics"]["mood"]["accuracy"] == pytest.approx(sum(right) / 3)
+    check_refused(manyheads("evaluate", run.folder, file, "--task", "mood"), "--text-column and --label-column")
+    check_refused(manyheads("evaluate", run.folder, file, *named[2:]), "say which: --task")
+    check_refused(manyheads("evaluate", run.folder, *named), "--text-column is about a FILE")
+    check_refused(manyheads("evaluate", run.folder, file, "-t", "near", *named[2:4]), "near reads two text columns")
+
+
 def test_files_of_several_tasks_are_each_measured_once(run: Run, tmp_path: Path) -> None:
     """Two files have the columns of 'stars'; the labels of one are those of another task."""
     stars = write(tmp_path, "sentence,label\na book,1\na film,3\n", "stars.csv")

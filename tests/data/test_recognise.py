@@ -42,6 +42,24 @@ def test_named_columns_go_before_recognised_ones() -> None:
     assert recognise(names, ["label"]) == Columns(("label",), "sentiment", None)
 
 
+def test_a_class_of_the_text_beside_tags_of_its_words_has_to_be_named() -> None:
+    with pytest.raises(UserError, match="'intent' may be a class of the text, 'slots' tags of its words") as caught:
+        recognise(["text", "tokens", "slots", "intent"])
+    assert "`label: intent` or `label: slots`" in str(caught.value)
+    assert recognise(["text", "label", "entities"]) == Columns(("text",), "label", None), "that name leaves no doubt"
+    assert recognise(["text", "slots", "intent"], label="slots") == Columns(("text",), "slots", None)
+
+
+@pytest.mark.parametrize(
+    ("tags", "text"), [(["O", "B-x"], "tokens"), (["O"], "sentence"), ("x", "sentence"), (None, "sentence")]
+)
+def test_tags_that_are_named_are_of_the_words(tags: object, text: str) -> None:
+    """A sentence may be cut into other words than the file's own list has."""
+    rows: list[list[object] | None] = [["It 's", ["It", "'s"], tags]]
+    chunk = Chunk(["sentence", "tokens", "slots"], rows, [1], [])  # type: ignore[arg-type]
+    assert recognise_columns(CSV, chunk, None, "slots", None).text == (text,)
+
+
 # --- what is proposed ------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from building import CLASSES, MULTI, NUMBERS, TWO, a_task
+from building import CLASSES, MULTI, NUMBERS, SINGLE, TWO, a_task
 from manyheads import load_recipe
 from manyheads.console import print_metrics
 from manyheads.data.labels import LabelReader
@@ -20,6 +21,7 @@ from manyheads.reports.findings import find_problems, nothing_found
 from manyheads.reports.headlines import headlines
 from manyheads.reports.pages.run import run_report
 from manyheads.reports.weak_tasks import constant_tasks, empty_predictions
+from manyheads.storage.ragged import Column, Ragged
 from manyheads.tasks.task import Task
 
 EXAMPLES = 200
@@ -30,20 +32,27 @@ RIGHT = np.eye(3)[LABELS] * 0.7 + 0.1  # 0.8 on the right class
 def write_run(
     folder: Path,
     reader: LabelReader,
-    predictions: np.ndarray,
-    labels: np.ndarray,
+    predictions: Column,
+    labels: Column,
     losses: tuple[float, ...] = (1.0, 0.9, 0.89, 0.885),
     baselines: dict[str, dict[str, float | None]] | None = None,
+    examples_seen: int = 100,
     **task_fields: Any,
 ) -> RunFacts:
-    """A finished run of one task 't', with an evaluation every 10 steps."""
-    task = a_task(name="t", labels=reader, encoding="single", **task_fields)
+    """A finished run of one task 't' of 100 train examples, with an evaluation every 10 steps."""
+    task = a_task(name="t", **{"labels": reader, "encoding": "single", "train_examples": 100, **task_fields})
     task = Task.from_json({**task.to_json(), "metrics": [metric.name for metric in default_metrics(task)]})
     folder.mkdir(parents=True, exist_ok=True)
     recipe = load_recipe({"name": "run", "encoder": "toy", "tasks": {"t": {"train": "x.csv", "text": "text"}}})
     (folder / "recipe.yaml").write_text(recipe.to_yaml())
     (folder / "tasks.json").write_text(json.dumps([task.to_json()]))
-    save_file({"t.predictions": predictions, "t.labels": labels}, folder / "dev.safetensors")
+    arrays: dict[str, np.ndarray] = {}
+    for name, column in (("t.predictions", predictions), ("t.labels", labels)):
+        if isinstance(column, Ragged):
+            arrays |= {name: column.values, f"{name}-lengths": column.lengths}
+        else:
+            arrays[name] = column
+    save_file(arrays, folder / "dev.safetensors")
     metrics = score(task, predictions, labels)
     dev = {"metrics": {"t": metrics}, "overall": 0.5, "examples": {"t": len(labels)}}
     steps = 10 * len(losses)
@@ -52,7 +61,7 @@ def write_run(
     for number, loss in enumerate(losses, 1):
         records.append({"event": "evaluate", **dev, "losses": {"t": loss}, "step": 10 * number, **where})
     (folder / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    content: dict[str, Any] = {"dev": dev, "data": {"t dev": "f" * 32}, "examples_seen": {"t": 100}}
+    content: dict[str, Any] = {"dev": dev, "data": {"t dev": "f" * 32}, "examples_seen": {"t": examples_seen}}
     for key, values in (baselines or {}).items():
         content[key] = {"metrics": {"t": {**dict.fromkeys(metrics), **values}}, "overall": 0.25}
     (folder / "metrics.json").write_text(json.dumps(content))
@@ -144,6 +153,32 @@ def test_thresholds_decide_what_is_empty(tmp_path: Path) -> None:
     assert finding.text.startswith("t always predicts a, b, c; at most 34% of dev labels are the same.")
 
 
+TAGS = ("O", "B-x", "I-x")
+TAG_READER = LabelReader("tags", TAGS, {name: index for index, name in enumerate(TAGS)}, scheme="BIO")
+
+
+def write_tagged_run(folder: Path, predicted: list[int], **more: Any) -> RunFacts:
+    """100 sentences of ten words, of which the first two are an entity."""
+    labels = Ragged.from_rows([[1, 2, *[0] * 8]] * 100, np.int64)
+    predictions = Ragged.from_rows([np.eye(3)[predicted] * 0.7 + 0.1] * 100, np.float64)
+    columns = replace(SINGLE, words="edges")
+    return write_run(folder, TAG_READER, predictions, labels, columns=columns, pooling="words", **more)
+
+
+def test_a_task_that_gives_all_words_one_tag(tmp_path: Path) -> None:
+    (text,) = found(write_tagged_run(tmp_path / "run", [0] * 10))
+    assert text.startswith("t always predicts O; at most 80% of dev labels are the same.")
+    assert found(write_tagged_run(tmp_path / "good", [1, 2, *[0] * 8])) == []
+
+
+def test_tagged_words_have_a_headline_and_are_held_against_the_probe(tmp_path: Path) -> None:
+    facts = write_tagged_run(tmp_path / "run", [1, *[0] * 9], baselines={"frozen": {"entity-f1": 0.5}})
+    (headline,) = headlines(facts)
+    assert (headline.metric, headline.value, headline.examples) == ("entity-f1", 0.0, 100)
+    (text,) = found(facts)
+    assert text.startswith("t is below its frozen probe: entity-f1 0.000")
+
+
 # --- baselines -----------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +232,14 @@ def test_below_the_frozen_probe(tmp_path: Path) -> None:
     assert found(near) == []
 
 
+def test_pairs_read_as_one_text_are_not_said_to_have_forgotten(tmp_path: Path) -> None:
+    baselines: dict[str, dict[str, float | None]] = {"frozen": {"accuracy": 0.84}}
+    facts = write_run(tmp_path / "run", CLASSES, part_right(0.8), LABELS, baselines=baselines, encoding="cross")
+    (text,) = found(facts)
+    assert "reads a pair as one text" in text
+    assert "lost" not in text
+
+
 # --- the budget ----------------------------------------------------------------------------------------------------
 
 
@@ -218,6 +261,12 @@ def test_a_task_that_was_still_falling(tmp_path: Path, losses: tuple[float, ...]
     texts = found(write_run(tmp_path / "run", CLASSES, RIGHT, LABELS, losses))
     assert any(text.startswith("t was still falling when training ended: ") for text in texts) == flagged
     assert len(texts) == flagged
+
+
+@pytest.mark.parametrize(("examples_seen", "flagged"), [(99, False), (100, True)])
+def test_what_was_not_seen_once_is_not_learnt_by_heart(tmp_path: Path, examples_seen: int, flagged: bool) -> None:
+    texts = found(write_run(tmp_path / "run", CLASSES, RIGHT, LABELS, (0.5, 1.0, 1.0), examples_seen=examples_seen))
+    assert any(text.startswith("t over-fits: ") for text in texts) == flagged
 
 
 def test_a_run_that_ended_early_had_budget_left(tmp_path: Path) -> None:

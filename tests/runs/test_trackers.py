@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -63,7 +64,10 @@ def test_the_report_is_written_at_the_end(recipe_file: RecipeFile, toy_data: Pat
     result = manyheads("train", recipe_file(report=True))
     assert result.returncode == 0, result.stderr
     assert "report → " in result.stderr
-    assert (toy_data / "runs" / "toy" / "report.html").is_file()
+    page = (toy_data / "runs" / "toy" / "report.html").read_text()
+    findings = [line.removeprefix("look at: ") for line in result.stderr.splitlines() if line.startswith("look at: ")]
+    assert findings, "ten steps leave something to be desired"
+    assert all(html.escape(finding, quote=False) in page for finding in findings)
     # a report that fails does not make the run fail
     broken = "import manyheads.reports.pages.run as r\nr.run_report = lambda folder: 1 / 0\n"
     result = manyheads("train", recipe_file(report=True), "--overwrite", before=broken)

@@ -39,8 +39,8 @@ def test_counts_by_hand(toy_recipe: ToyRecipe) -> None:
 def test_advice_where_something_looks_wrong(toy_recipe: ToyRecipe) -> None:
     rare = planned(toy_recipe, training={"epochs": 1, "max_steps": 2, "batch_size": 8})
     assert rare.advice == [
-        "examples that never come: mood 20 of 36, near 11 of 27. A larger training.budget, or more epochs of a sampler "
-        "that ends with the largest task, would use them."
+        "examples that never come: mood 20 of 36, near 11 of 27. A larger training.budget, or more "
+        "training.epochs, would use them."
     ], "one line, however many tasks"
     tasks = {"mood": {"train": "mood.csv", "batch_size": 1}, "near": {"train": "near.tsv", "range": [0, 5]}}
     often = planned(toy_recipe, tasks=tasks)

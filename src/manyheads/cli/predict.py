@@ -26,11 +26,12 @@ from manyheads.errors import UserError
 if TYPE_CHECKING:
     from manyheads.inference.predictor import Predictor
     from manyheads.inference.scores import Scores
-    from manyheads.inference.texts import FileLayout
+    from manyheads.inference.texts import FileLayout, LabelledLayout
     from manyheads.runs.run import Run
     from manyheads.runs.splits import Split
     from manyheads.tasks.task import Task
 
+OPTION_NAMES = {"text_columns": "text-column", "label_column": "label-column"}  # of what Python calls otherwise
 SHOWN_REASONS = 3  # why rows of a task were left out
 
 
@@ -44,6 +45,12 @@ def evaluate(
         str | None, typer.Option("--split", help="Of the run's own data: dev (unless told), test or train.")
     ] = None,
     task: Annotated[str | None, typer.Option("--task", "-t", help="This task alone.")] = None,
+    text_column: Annotated[
+        list[str] | None, typer.Option("--text-column", help="The FILEs' column of the task's texts; twice for pairs.")
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option("--label-column", help="The FILEs' column of the task's labels.")
+    ] = None,
     columns: ColumnsOption = None,
     file_format: FormatOption = None,
     quoting: QuotingOption = None,
@@ -63,7 +70,11 @@ def evaluate(
     run = local_folder(run)
     if files and split is not None:
         raise UserError("evaluate: give FILE or --split, not both.", code="conflicting-options")
-    layout = read_layout(columns, file_format, quoting)
+    layout = cast("LabelledLayout", read_layout(columns, file_format, quoting))
+    if text_column:
+        layout["text_columns"] = text_column
+    if label_column:
+        layout["label_column"] = label_column
     if not files:
         _check_no_layout("evaluate", layout)
         _check_has_data(run)
@@ -214,7 +225,7 @@ def read_layout(columns: str | None, file_format: str | None, quoting: str | Non
 
 def _check_no_layout(command: str, layout: FileLayout, text_columns: list[str] | None = None) -> None:
     """Where there is no FILE, nothing may be said of one."""
-    options = list(layout)
+    options = [OPTION_NAMES.get(name, name) for name in layout]
     if text_columns:
         options.append("text-column")
     if options:

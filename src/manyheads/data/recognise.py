@@ -34,6 +34,7 @@ Look = Literal["words", "spans", "other"]  # of labels: a tag for every word, or
 LOOKED_AT = 100  # rows by which a label column is known for one of tags
 TEXT_NAMES = ("text", "sentence", "review", "utterance", "content", "question", "comment", "tweet")
 LABEL_NAMES = ("label", "labels", "sentiment", "similarity", "is_duplicate", "score", "class", "category", "intent")
+SURELY_LABELS = ("label", "labels")  # whatever other columns there are
 WORD_NAMES = ("tokens", "words")
 TAG_NAMES = ("tag", "ner_tag", "ner", "slot", "entities", "span", "pos_tag", "pos")  # or several of them
 CANDIDATE_NAMES = ("choices", "candidates", "options")
@@ -53,7 +54,7 @@ def recognise_columns(
     """The text and label columns by their names, where the recipe does not say which they are. `prefer_words`: lists of
     words before texts."""
     names = list(filter(None, chunk.columns))
-    texts = tuple(text or ()) or _recognise_words(names, prefer_words)
+    texts = tuple(text or ()) or _recognise_words(names, prefer_words or _has_tag_per_word(chunk, label))
     if prefer_words:
         label = label or _first_of_tags(set(names).difference(texts))
     candidates = [name for name in names if name not in (*ID_NAMES, id_column)]
@@ -63,7 +64,11 @@ def recognise_columns(
         candidates = [name for name in candidates if name not in label_columns(columns)]
         raise _cannot_tell("text", guess_texts(chunk, candidates), source, chunk)
     others = set(names).difference(texts)
-    label = label or _first_of(LABEL_NAMES, others) or _first_of_tags(others)
+    if not label:
+        label, tags = _first_of(LABEL_NAMES, others), _first_of_tags(others)
+        if label is not None and tags is not None and label not in SURELY_LABELS:
+            raise _two_labels(label, tags, source, chunk)
+        label = label or tags
     if not label:
         candidates = [name for name in candidates if name not in texts]
         raise _cannot_tell("label", guess_label(chunk, candidates), source, chunk)
@@ -159,6 +164,29 @@ def _recognise_words(names: Collection[str], prefer_words: bool) -> tuple[str, .
     if prefer_words:
         return of_words or recognise_texts(names)
     return recognise_texts(names) or of_words
+
+
+def _has_tag_per_word(chunk: Chunk, label: str | tuple[str, ...] | None) -> bool:
+    """Whether the first rows have, in the label column, a list as long as that of the words."""
+    words = _first_of(WORD_NAMES, set(filter(None, chunk.columns)))
+    if words is None or not isinstance(label, str) or label not in chunk.columns:
+        return False
+    words_index, label_index = chunk.columns.index(words), chunk.columns.index(label)
+    rows = [row for row in chunk.cells[:LOOKED_AT] if row is not None]
+    for row in rows:
+        tags, row_words = row[label_index], row[words_index]
+        if not isinstance(tags, list) or not isinstance(row_words, list) or len(tags) != len(row_words):
+            return False
+    return bool(rows)
+
+
+def _two_labels(label: str, tags: str, source: Source, chunk: Chunk) -> UserError:
+    columns = ", ".join(shown_names(chunk))
+    return UserError(
+        f"{source_name(source, 'train')}: cannot tell which column is the label: '{label}' may be a class of the text, "
+        f"'{tags}' tags of its words. Columns: {columns}. Name it in the recipe: `label: {label}` or `label: {tags}`.",
+        code="no-column",
+    )
 
 
 def _cannot_tell(role: str, likely_names: list[str], source: Source, chunk: Chunk) -> UserError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from manyheads.config.task import Source
 from manyheads.data.advice import layout_advice, shown_names
@@ -13,14 +14,14 @@ from manyheads.data.dataset import Dataset, label_columns, label_rows, read_rows
 from manyheads.data.labels import BadLabel
 from manyheads.data.table import Table, text_columns
 from manyheads.errors import UserError
-from manyheads.inference.texts import FileLayout, first_chunk, source_of_file
+from manyheads.inference.texts import FileLayout, LabelledLayout, first_chunk, source_of_file
 from manyheads.tasks.task import Task
 
 Files = str | Path | Sequence[str | Path]
 
 
 def read_labelled_files(
-    tasks: Mapping[str, Task], files: Files, skip_bad_rows: Collection[str], layout: FileLayout
+    tasks: Mapping[str, Task], files: Files, skip_bad_rows: Collection[str], layout: LabelledLayout
 ) -> tuple[dict[str, Dataset], dict[str, str]]:
     """The rows of every task whose text and label columns a file has; and of the other tasks, why they have none.
 
@@ -28,8 +29,9 @@ def read_labelled_files(
     unless it is one of a task whose bad rows are to be skipped. Where there are several tasks, a file in which most
     labels are not a task's own is taken for another task's.
     """
+    file_layout, tasks = _named_columns(layout, tasks)
     paths = [files] if isinstance(files, str | Path) else list(files)
-    sources = [source_of_file(path, layout) for path in paths]
+    sources = [source_of_file(path, file_layout) for path in paths]
     chunks = [first_chunk(source) for source in sources]
     for source, chunk in zip(sources, chunks, strict=True):
         if not any(_has_columns(chunk, task) for task in tasks.values()):
@@ -44,6 +46,23 @@ def read_labelled_files(
         else:
             unmeasured[name] = reason
     return examples, unmeasured
+
+
+def _named_columns(layout: LabelledLayout, tasks: Mapping[str, Task]) -> tuple[FileLayout, Mapping[str, Task]]:
+    """How files are read, and the tasks with the columns that were named."""
+    file_layout = cast("FileLayout", {key: value for key, value in layout.items() if key in FileLayout.__annotations__})
+    texts, label = layout.get("text_columns"), layout.get("label_column")
+    if not texts and not label:
+        return file_layout, tasks
+    if len(tasks) != 1:
+        reason = "text and label columns are named of one task; say which: --task (in Python `task`)"
+        raise UserError(f"evaluate: {reason}.", code="conflicting-options")
+    (task,) = tasks.values()
+    if texts and len(texts) != len(task.columns.text):
+        expected = "two text columns" if task.pair else "one text column"
+        raise UserError(f"evaluate: {task.name} reads {expected}, found {len(texts)}.", code="bad-option")
+    columns = replace(task.columns, text=tuple(texts or task.columns.text), label=label or task.columns.label)
+    return file_layout, {task.name: replace(task, columns=columns)}
 
 
 def _own_sources(task: Task, with_columns: list[Source], several_tasks: bool) -> tuple[list[Source], str]:
@@ -106,6 +125,8 @@ def _no_tasks_columns(source: Source, chunk: Chunk, tasks: Mapping[str, Task]) -
         expected.append(f"\n  {name}: {', '.join(_columns(task))}")
     named = ", ".join(shown_names(chunk))
     advice = layout_advice(source, chunk)
+    if not advice:
+        advice = " Of one task they may be called otherwise: --task with --text-column and --label-column."
     return UserError(
         f"{source.file}: it lacks text or label columns of every task. Columns: {named}.{advice} "
         f"Expected:{''.join(expected)}",

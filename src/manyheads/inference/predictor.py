@@ -31,6 +31,7 @@ from manyheads.inference.prepared import ServingBackend
 from manyheads.inference.scores import Scores, TaskScore, nothing_to_evaluate, score_rows
 from manyheads.inference.texts import (
     FileLayout,
+    LabelledLayout,
     Text,
     choice_texts,
     dataset_of_file,
@@ -115,7 +116,8 @@ class Predictor:
         if name is None and len(self.tasks) == 1:
             return next(iter(self.tasks.values()))
         if name is None:
-            raise UserError(f"{self.source}: say which task.{nearest('', self.tasks)}", code="unknown-task")
+            reason = f"say which task, or predict all of them (--all).{nearest('', self.tasks)}"
+            raise UserError(f"{self.source}: {reason}", code="unknown-task")
         if name not in self.tasks:
             raise UserError(f"{self.source}: no task '{name}'.{nearest(name, self.tasks)}", code="unknown-task")
         return self.tasks[name]
@@ -241,12 +243,13 @@ class Predictor:
         task: str | None = None,
         skip_bad_rows: Collection[str] = (),
         reporter: Reporter | None = None,
-        **layout: Unpack[FileLayout],
+        **layout: Unpack[LabelledLayout],
     ) -> Scores:
         """Metrics on labelled files: of one task, or of every task whose text and label columns a file has.
 
         Rows that cannot be used are an error, but for tasks that `skip_bad_rows` names. `columns`, `format` and
-        `quoting` say how the files are read, as in a recipe.
+        `quoting` say how the files are read, as in a recipe; `text_columns` and `label_column` what the columns of
+        `task` are called there.
         """
         tasks = self.tasks
         if task is not None:

@@ -37,6 +37,13 @@ class FileLayout(TypedDict, total=False):
     quoting: Quoting | None
 
 
+class LabelledLayout(FileLayout, total=False):
+    """The same of labelled files, and the columns of one task where they are not called as in its recipe."""
+
+    text_columns: Sequence[str] | None
+    label_column: str | None
+
+
 def dataset_of_texts(texts: Sequence[Text | list[str]], text_count: int, reader: str, words: bool = False) -> Dataset:
     """Texts given by a program, checked like those of a file; `text_count` is 2 for pairs. `reader` is who reads them,
     for messages. `words`: a list is one text, word by word."""

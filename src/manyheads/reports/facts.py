@@ -174,6 +174,16 @@ class RunFacts:
             raise UserError(message, code="damaged-file") from None
 
     @cached_property
+    def measured_tasks(self) -> dict[str, tuple[Task, Column, Column]]:
+        """Every task with labelled dev examples, of whatever kind, its predictions and labels."""
+        measured: dict[str, tuple[Task, Column, Column]] = {}
+        for task_name, task in self.tasks.items():
+            labels, predictions = (self.tensors.get(f"{task_name}.{name}") for name in ("labels", "predictions"))
+            if labels is not None and predictions is not None and len(labels):
+                measured[task_name] = (task, predictions, labels)
+        return measured
+
+    @cached_property
     def predictions(self) -> dict[str, TaskPredictions]:
         """Of every task with labelled dev examples; empty while the run is unfinished."""
         predictions = {}

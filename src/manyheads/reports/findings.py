@@ -12,7 +12,7 @@ from manyheads.reports.conflicts import ALL_SHARED, MIN_STEPS, read_conflicts
 from manyheads.reports.facts import RunFacts
 from manyheads.reports.finding import Finding
 from manyheads.reports.headlines import Headline
-from manyheads.reports.weak_tasks import below_probe, constant_tasks, empty_predictions, majority_level
+from manyheads.reports.weak_tasks import below_probe, constant_tags, constant_tasks, empty_predictions, majority_level
 
 OVER_FIT_RATIO, OVER_FIT_RISE = 1.1, 0.02  # a dev loss this many times its minimum, and this far above it, over-fits
 FORGOTTEN = 0.02  # a primary metric this far behind its best, and farther than chance explains, was forgotten
@@ -24,7 +24,7 @@ STILL_FALLING = 0.05
 
 def find_problems(facts: RunFacts, task_headlines: Sequence[Headline]) -> list[Finding]:
     """Most important first; empty where nothing stands out."""
-    constant = [*constant_tasks(facts), *empty_predictions(facts)]
+    constant = [*constant_tasks(facts), *constant_tags(facts), *empty_predictions(facts)]
     told = {finding.section for finding in constant}  # a constant is at majority level: once is enough
     varying = [finding for finding in majority_level(facts, task_headlines) if finding.section not in told]
     return [
@@ -64,6 +64,8 @@ def _over_fitting(facts: RunFacts) -> list[Finding]:
         points = facts.points("evaluate", "losses", task_name)
         if len(points) < 2:
             continue
+        if facts.finished and _passes(facts, task_name) < 1:  # what was not seen twice is not learnt by heart
+            continue
         step, lowest = min(points, key=lambda point: point[1])
         last = points[-1][1]
         if last > max(OVER_FIT_RATIO * lowest, lowest + OVER_FIT_RISE):
@@ -71,6 +73,12 @@ def _over_fitting(facts: RunFacts) -> list[Finding]:
             text = f"{task_name} over-fits: {minimum} and is {last:.3f} at the last evaluation."
             findings.append(Finding(text, "losses"))
     return findings
+
+
+def _passes(facts: RunFacts, task_name: str) -> float:
+    """How often the model saw a task's train examples, in a finished run."""
+    examples_seen = facts.metrics.get("examples_seen", {}).get(task_name, 0)
+    return float(examples_seen) / max(1, facts.tasks[task_name].train_examples)
 
 
 def _forgetting(facts: RunFacts) -> list[Finding]:
@@ -122,13 +130,20 @@ def _still_falling(facts: RunFacts) -> list[Finding]:
 def _rarely_seen(facts: RunFacts) -> list[Finding]:
     if not facts.finished:
         return []
+    starved: dict[str, float] = {}
+    for task_name in facts.measured_tasks:
+        passes = _passes(facts, task_name)
+        if passes < FEW_EPOCHS:
+            starved[task_name] = passes
+    if len(starved) == len(facts.measured_tasks) > 1:
+        fewest, most = min(starved.values()), max(starved.values())
+        shares = f"{most:.0%}" if f"{fewest:.0%}" == f"{most:.0%}" else f"{fewest:.0%} to {most:.0%}"
+        text = f"All tasks were starved: the model saw {shares} of their train examples. Give it a larger budget."
+        return [Finding(text, "examples-seen")]
     findings = []
-    examples_seen = facts.metrics.get("examples_seen", {})
-    for task_name, task in facts.tasks.items():
-        epochs = examples_seen.get(task_name, 0) / max(1, task.train_examples)
-        if task_name in facts.predictions and epochs < FEW_EPOCHS:
-            text = f"{task_name} was starved: the model saw {epochs:.0%} of its train examples."
-            findings.append(Finding(text, "examples-seen"))
+    for task_name, passes in starved.items():
+        text = f"{task_name} was starved: the model saw {passes:.0%} of its train examples."
+        findings.append(Finding(text, "examples-seen"))
     return findings
 
 

@@ -8,7 +8,8 @@ from manyheads.inference.intervals import metric_intervals
 from manyheads.parts.metrics import measured_by, primary
 from manyheads.reports.facts import RunFacts
 from manyheads.reports.sharing import effect_of_sharing
-from manyheads.reports.task_predictions import TaskPredictions
+from manyheads.storage.ragged import Column
+from manyheads.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Headline:
 
 def headlines(facts: RunFacts) -> list[Headline]:
     headlines = []
-    for task_name, predictions in facts.predictions.items():
-        metric = primary(predictions.task)
+    for task_name, (task, predictions, labels) in facts.measured_tasks.items():
+        metric = primary(task)
         value = facts.metrics["dev"]["metrics"][task_name][metric]
         baselines = {title: metrics.get(metric) for title, metrics in facts.baselines(task_name).items()}
         headlines.append(
@@ -50,8 +51,8 @@ def headlines(facts: RunFacts) -> list[Headline]:
                 task=task_name,
                 metric=metric,
                 value=value,
-                interval=_interval(predictions, metric, value),
-                examples=len(predictions.labels),
+                interval=_interval(task, metric, value, predictions, labels),
+                examples=len(labels),
                 sharing=effect_of_sharing(facts, task_name),
                 baselines=baselines,
             )
@@ -59,10 +60,9 @@ def headlines(facts: RunFacts) -> list[Headline]:
     return headlines
 
 
-def _interval(predictions: TaskPredictions, metric: str, value: float | None) -> Interval | None:
+def _interval(task: Task, metric: str, value: float | None, predictions: Column, labels: Column) -> Interval | None:
     """None where there is no interval."""
-    task = measured_by(predictions.task, metric)
-    interval = metric_intervals(task, {metric: value}, predictions.predictions, predictions.labels)[metric]
+    interval = metric_intervals(measured_by(task, metric), {metric: value}, predictions, labels)[metric]
     if interval is None:
         return None
     return Interval(*interval)

@@ -17,7 +17,7 @@ SETTINGS_LISTED = 4
 
 def effect_of_sharing(facts: RunFacts, task_name: str) -> str:
     """Against the sibling run with the most similar recipe; '' where no sibling trained the task alone on this dev."""
-    if len(facts.predictions) < 2:
+    if len(facts.measured_tasks) < 2:
         return ""
     nearest: RunFacts | None = None
     nearest_differences: list[str] = []
@@ -65,14 +65,14 @@ def _settings(recipe: Recipe, task_name: str) -> dict[str, Any]:
 
 
 def _compare(facts: RunFacts, alone: RunFacts, task_name: str, differences: list[str]) -> str:
-    task = facts.predictions[task_name].task
+    task = facts.tasks[task_name]
     metric = primary(task)
     dev = facts.metrics["data"][f"{task_name} dev"]
     values, draws = [], []
     for run in (facts, alone):
-        predictions = run.predictions[task_name]
+        own_task, predictions, labels = run.measured_tasks[task_name]
         values.append(run.metrics["dev"]["metrics"][task_name][metric])
-        draws.append(drawn_metric(predictions.task, metric, predictions.predictions, predictions.labels, dev)[None])
+        draws.append(drawn_metric(own_task, metric, predictions, labels, dev)[None])
     if None in values:
         return ""
     change = difference([values[0]], [values[1]], *draws)

@@ -14,6 +14,7 @@ from manyheads.reports.facts import RunFacts
 from manyheads.reports.finding import Finding
 from manyheads.reports.headlines import Headline
 from manyheads.reports.task_predictions import TaskPredictions
+from manyheads.tasks.part_compatibility import factory_of
 from manyheads.tasks.task import Task
 
 NEARLY_ALWAYS = 0.95  # share of dev predictions that are the same
@@ -29,6 +30,10 @@ EMPTY_ADVICE = (
 )
 PROBE_ADVICE = (
     "Training lost what the encoder knew: try a lower `training.learning_rate`, more steps, or fewer trainable layers"
+)
+JOINED_ADVICE = (
+    "It reads a pair as one text, as which the encoder may never have seen pairs: give it a larger `training.budget`, "
+    "or try `encoding: bi-features`, with which it starts at the probe"
 )
 MAJORITY_ADVICE = "Train longer or with a higher rate, and check that texts and labels belong together"
 
@@ -53,15 +58,18 @@ def _why_constant(predictions: TaskPredictions) -> str | None:
         return _why_constant_number(predictions)
     predicted, share = _most_frequent(predictions.predicted_labels)
     _, label_share = _most_frequent(predictions.labels)
-    if label_share == 1 or (
-        predictions.is_multi_label and not predicted.any()
-    ):  # of empty sets there is another finding
+    if predictions.is_multi_label and not predicted.any():  # of empty sets there is another finding
         return None
-    name = predictions.label_text(predicted)
+    return _why_same(predictions.label_text(predicted), share, label_share, "examples")
+
+
+def _why_same(name: str, share: float, label_share: float, what: str) -> str | None:
+    if label_share == 1:
+        return None
     if share == 1:
         return f"always predicts {name}; at most {label_share:.0%} of dev labels are the same"
     if share >= NEARLY_ALWAYS and label_share <= share - CLEARLY_LESS:
-        return f"predicts {name} for {share:.0%} of dev examples; at most {label_share:.0%} of labels are the same"
+        return f"predicts {name} for {share:.0%} of dev {what}; at most {label_share:.0%} of labels are the same"
     return None
 
 
@@ -78,6 +86,18 @@ def _why_constant_number(predictions: TaskPredictions) -> str | None:
     mean = float(predictions.predictions.mean())
     numbers = f"{mean:.3g} ± {spread:.2g}, while dev labels spread by {label_spread:.2g}"
     return f"predicts always nearly the same number: {numbers}"
+
+
+def constant_tags(facts: RunFacts) -> list[Finding]:
+    """Tasks that give all words, or nearly all, the same tag."""
+    findings = []
+    for task_name, tagged in facts.tagged_words.items():
+        tag, share = _most_frequent(tagged.predictions.values.argmax(axis=1))
+        _, label_share = _most_frequent(tagged.labels.values)
+        reason = _why_same(tagged.task.labels.names[int(tag)], share, label_share, "words")
+        if reason is not None:
+            findings.append(_finding(task_name, f"{task_name} {reason}. {SAME_ADVICE}."))
+    return findings
 
 
 def empty_predictions(facts: RunFacts) -> list[Finding]:
@@ -103,7 +123,8 @@ def below_probe(facts: RunFacts, task_headlines: Sequence[Headline]) -> list[Fin
             continue
         if worse_by(task, headline.value, probe) > _half_width(headline) / Z:
             numbers = f"{_measured(headline)}, a linear model on the untrained encoder's states has {probe:.3f}"
-            text = f"{headline.task} is below its frozen probe: {numbers}. {PROBE_ADVICE}."
+            advice = JOINED_ADVICE if factory_of("encodings", task.encoding).joins_texts else PROBE_ADVICE
+            text = f"{headline.task} is below its frozen probe: {numbers}. {advice}."
             findings.append(_finding(headline.task, text))
     return findings
 

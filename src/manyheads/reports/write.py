@@ -18,7 +18,7 @@ def write_report(run: Path, output: Path | None = None, figures: Path | None = N
     from manyheads.reports.pages.run import run_report
 
     check_figure_format(form)
-    return _write(run_report(run), output or run / "report.html", figures, form)
+    return write_page(run_report(run), output or run / "report.html", figures, form)
 
 
 def write_comparison(
@@ -28,7 +28,7 @@ def write_comparison(
     from manyheads.reports.pages.comparison import comparison_report
 
     check_figure_format(form)
-    return _write(comparison_report(runs), output or Path("comparison.html"), figures, form)
+    return write_page(comparison_report(runs), output or Path("comparison.html"), figures, form)
 
 
 def write_study_report(
@@ -38,7 +38,7 @@ def write_study_report(
     from manyheads.reports.pages.study import study_report
 
     check_figure_format(form)
-    return _write(study_report(opened), output or opened.folder.path / f"{opened.study.name}.html", figures, form)
+    return write_page(study_report(opened), output or opened.folder.path / f"{opened.study.name}.html", figures, form)
 
 
 def check_figure_format(form: str) -> None:
@@ -47,7 +47,8 @@ def check_figure_format(form: str) -> None:
         raise UserError(message, code="unknown-format")
 
 
-def _write(report: Report, file: Path, folder: Path | None, form: str) -> Path:
+def write_page(report: Report, file: Path, folder: Path | None = None, form: str = "svg") -> Path:
+    """`folder`: of its figures as files, if they are wanted."""
     try:
         write_text(file, report.html)
         if folder is not None:

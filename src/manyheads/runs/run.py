@@ -21,7 +21,7 @@ from manyheads.inference.labelled_files import Files
 from manyheads.inference.predict import predict_tasks
 from manyheads.inference.predictor import Described, Predictor
 from manyheads.inference.scores import Scores, TaskScore, nothing_to_evaluate, score_rows
-from manyheads.inference.texts import FileLayout, Text
+from manyheads.inference.texts import FileLayout, LabelledLayout, Text
 from manyheads.inference.torch_backend import TorchBackend
 from manyheads.model.folder_checks import MODEL_FILE, printable
 from manyheads.model.multitask import ManyHeads
@@ -144,12 +144,13 @@ class Run:
         split: Split | None = None,
         task: str | None = None,
         reporter: Reporter | None = None,
-        **layout: Unpack[FileLayout],
+        **layout: Unpack[LabelledLayout],
     ) -> Scores:
         """Metrics with 95 % intervals on labelled files, or on a split of the recipe's data: dev unless told.
 
         `task`: one task alone. A file is measured for every task whose text and label columns it has; `columns`,
-        `format` and `quoting` say how files are read, as in a recipe.
+        `format` and `quoting` say how files are read, as in a recipe; `text_columns` and `label_column` what the
+        columns of `task` are called there.
         """
         if files is not None and split is not None:
             raise UserError("evaluate: give files or a split, not both.", code="conflicting-options")

@@ -202,8 +202,8 @@ def _advise(tasks: list[TaskPlan], weighted: Collection[str]) -> list[str]:
             )
     if unseen:
         advice.append(
-            f"examples that never come: {', '.join(unseen)}. A larger training.budget, or more epochs of a sampler "
-            "that ends with the largest task, would use them."
+            f"examples that never come: {', '.join(unseen)}. A larger training.budget, or more training.epochs, "
+            "would use them."
         )
     return advice
 

@@ -37,7 +37,7 @@ def check_free(folder: Path, overwrite: bool, is_run: bool) -> None:
     if not overwrite:
         raise UserError(
             f"{folder}: this run folder exists already. Resume it (manyheads resume {folder}), "
-            "choose another `name`, or overwrite it (--overwrite).",
+            "choose another `name`, or overwrite it (--overwrite; in Python overwrite=True).",
             "run-exists",
         )
     if not is_run:

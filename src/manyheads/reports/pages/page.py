@@ -143,6 +143,7 @@ class Report:
 
     html: str
     figures: dict[str, Figure]
+    findings: tuple[str, ...] = ()  # what a reader should look at first
 
 
 def make_table(rows: Sequence[dict[str, Any]], key: str = "") -> Table:

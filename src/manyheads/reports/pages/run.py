@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,8 @@ def run_report(folder: Path) -> Report:
         sections += [_bias_section(facts), _recipe_section(facts)]
         lead = _lead(facts)
     notes = [*facts.start.get("notes", []), *facts.notes]
-    return render_report("run.html.jinja", f"{facts.name}: report of a run", sections, notes, lead)
+    report = render_report("run.html.jinja", f"{facts.name}: report of a run", sections, notes, lead)
+    return replace(report, findings=tuple(finding.text for finding in lead["findings"]))
 
 
 def _lead(facts: RunFacts) -> dict[str, Any]:
