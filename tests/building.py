@@ -19,6 +19,7 @@ from manyheads.model.multitask import Inputs, ManyHeads
 from manyheads.parts.losses import Loss
 from manyheads.registry import find
 from manyheads.storage.strings import Strings
+from manyheads.tasks.kind import find_kind
 from manyheads.tasks.part_compatibility import incompatible_parts
 from manyheads.tasks.task import Task
 from manyheads.tokens.column import TokenColumn, tokenise_once
@@ -31,7 +32,8 @@ MULTI = LabelReader("multi-label", ("a", "b", "c"), {"a": 0, "b": 1, "c": 2}, se
 NUMBERS = LabelReader("regression", range=(0, 5))
 TAGS = LabelReader("tags", ("O", "B-a", "I-a"), {"O": 0, "B-a": 1, "I-a": 2}, scheme="BIO")
 SEARCH, SCORED = LabelReader("similarity-search"), LabelReader("similarity-search", scores=True)
-KINDS = (CLASSES, TWO, ORDINAL, MULTI, NUMBERS, TAGS, SEARCH, SCORED)
+CHOICE, ANSWERS = LabelReader("multiple-choice", candidate_labels="index"), LabelReader("answer-span")
+KINDS = (CLASSES, TWO, ORDINAL, MULTI, NUMBERS, TAGS, SEARCH, SCORED, CHOICE, ANSWERS)
 PAIR, SINGLE = Columns(("sentence1", "sentence2"), "label", None), Columns(("text",), "label", None)
 SIDES = (["the film was dull", "a good book", "one dog runs"] * 2, ["not very good", "a cat sleeps", "red tea"] * 2)
 
@@ -43,34 +45,23 @@ def choice(value: str | PartConfig) -> PartConfig:
 def a_task(**given: Any) -> Task:
     """A task on pairs; parts by name or Choice. Parts not given are the defaults of the encoding and the labels."""
     labels: LabelReader = given.pop("labels", CLASSES)
+    kind = find_kind(labels.kind)
     numbers = labels.kind == "regression"
-    per_word, searches = labels.kind == TAGS.kind, labels.kind == SEARCH.kind
-    encoding = choice(given.pop("encoding", "single" if per_word else "bi-vectors" if searches else "cross"))
-    factory = find("encodings", encoding.name).factory
-    similarity = factory.gives in ("cosine", "similarity")
-    head = choice(
-        given.pop(
-            "head", "none" if factory.gives != "features" else PartConfig(name="linear", options={"dropout": 0.0})
-        )
-    )
+    encoding = choice(given.pop("encoding", "single" if kind.per_word else kind.encoding or "cross"))
+    gives = find("encodings", encoding.name).factory.gives
+    own_head = PartConfig(name="linear", options={"dropout": 0.0}) if gives == "features" else "none"
+    head = choice(given.pop("head", own_head))
     brought = find("heads", head.name).factory.pooling(head.options)
-    loss = "mse" if numbers else "cross-entropy"
-    if labels.kind == "multi-label" or len(labels.names) == 2:
-        loss = "binary-cross-entropy"
-    if per_word:
-        loss = "tag-cross-entropy"
-    if searches:
-        loss = "margin-mse" if labels.scores else "multiple-negatives"
-    pooling = "words" if per_word else "head-pooler" if factory.gives == "features" else "mean"
+    pooling = kind.pooling or ("head-pooler" if gives == "features" else "mean")
     settings: dict[str, Any] = {
         "name": "task",
-        "columns": SINGLE if factory.texts == 1 else PAIR,
+        "columns": SINGLE if find("encodings", encoding.name).factory.texts == 1 else PAIR,
         "labels": labels,
         "encoding": encoding,
         "pooling": choice(given.pop("pooling", brought or pooling)),
         "head": head,
-        "output": choice(given.pop("output", "similarity" if similarity else "raw")),
-        "loss": choice(given.pop("loss", loss)),
+        "output": choice(given.pop("output", "similarity" if gives in ("cosine", "similarity") else "raw")),
+        "loss": choice(given.pop("loss", kind.default_loss(labels))),
         "bounds": (0.0, 5.0) if numbers else None,
         "offset": 2.5 if numbers else 0.0,
         "unit": 1.6 if numbers else 1.0,
@@ -89,6 +80,10 @@ def labels_of(task: Task, rows: int = 6) -> torch.Tensor:
     """Labels as a loss sees them."""
     if task.kind.searches:
         return torch.arange(12)  # of six pairs, or four triples
+    if task.kind.per_candidate:
+        return torch.tensor([2])  # of six candidates
+    if task.kind.per_token:
+        return torch.tensor([[2, 3]])
     if task.kind.name == "regression":
         return (torch.tensor([0.5, 2.5, 4.5] * 2)[:rows].double() - task.offset) / task.unit
     wanted = torch.tensor([0, 1, 2] * 2)[:rows] % len(task.labels.names)
@@ -111,12 +106,14 @@ def columns(model: ManyHeads, texts: int = 2) -> tuple[TokenColumn, ...]:
 
 
 def toy_inputs(model: ManyHeads, task: str = "task") -> Inputs:
-    """Six examples of a task; where words have labels, of one word each."""
+    """Six examples of a task; where words, candidates or tokens have outputs of their own, of one each."""
     tokens = columns(model, len(model.tasks[task].columns.text))
     inputs = [model.inputs(task, tokens, row) for row in range(6)]
-    if model.tasks[task].kind.per_word:
-        return [[replace(sequence, words=np.array([1])) for sequence in sequences] for sequences in inputs]
-    return inputs
+    kind = model.tasks[task].kind
+    if not kind.ragged:
+        return inputs
+    at = np.array([0 if kind.per_candidate else 1])
+    return [[replace(sequences[0], words=at), *sequences[1:]] for sequences in inputs]
 
 
 def one_word_each(loss: Loss, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:

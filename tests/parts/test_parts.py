@@ -40,8 +40,8 @@ KEYS = {"encodings": "encoding", "pooling": "pooling", "heads": "head", "outputs
 # searches, which compare texts: losses/test_vectors.py
 OF_OTHER_OUTPUTS = {"candidate", "answer", "match"}
 LOSSES = [part for part in parts("losses") if not OF_OTHER_OUTPUTS.issuperset(part.factory.label_types)]
-LEARNING = [part for family in KEYS for part in parts(family) if part.name != "bi-vectors"]
-LEARNING = [part for part in LEARNING if part.family != "losses" or part in LOSSES]
+OF_SEARCHES = {"bi-vectors", "multiple-negatives", "margin-mse"}  # see losses/test_vectors.py
+LEARNING = [part for family in KEYS for part in parts(family) if part.name not in OF_SEARCHES]
 
 
 def ids(part: Part) -> str:

@@ -61,7 +61,9 @@ def _named_columns(layout: LabelledLayout, tasks: Mapping[str, Task]) -> tuple[F
     if texts and len(texts) != len(task.columns.text):
         expected = "two text columns" if task.pair else "one text column"
         raise UserError(f"evaluate: {task.name} reads {expected}, found {len(texts)}.", code="bad-option")
-    columns = replace(task.columns, text=tuple(texts or task.columns.text), label=label or task.columns.label)
+    own = task.columns
+    renamed: dict[object, str] = dict(zip(own.text, texts or own.text, strict=True))  # of a search a text is the label
+    columns = replace(own, text=tuple(texts or own.text), label=label or renamed.get(own.label, own.label))
     return file_layout, {task.name: replace(task, columns=columns)}
 
 

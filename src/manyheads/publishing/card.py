@@ -142,6 +142,10 @@ def _labels(task: Task) -> str:
         return f"{label}: {names}" if columns != task.labels.names else names
     if task.kind.per_candidate:
         return f"{label}: which candidate is right"
+    if task.kind.per_token:
+        return f"{label}: an answer in the text, or none"
+    if task.kind.searches:
+        return "a vector of each text, near those that match"
     low, high = task.bounds or (0.0, 1.0)
     return f"{label}: {low:g} to {high:g}"
 

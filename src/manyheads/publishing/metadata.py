@@ -9,7 +9,6 @@ from huggingface_hub import EvalResult, ModelCardData
 from manyheads.parts.metrics.scoring import metric_name
 from manyheads.publishing.facts import CardFacts, DataSet
 from manyheads.publishing.licences import licence_fields
-from manyheads.tasks.task import Task
 
 LIBRARY = "manyheads"
 # ours → the hub's id of the same figure; others keep their names
@@ -26,7 +25,7 @@ DIGITS = 6
 
 
 def card_data(facts: CardFacts, name: str) -> ModelCardData:
-    task_types = {_task_type(task) for task in facts.run.tasks.values()}
+    task_types = {task.kind.hub_task for task in facts.run.tasks.values()}
     task_type = task_types.pop() if len(task_types) == 1 else "text-classification"
     if "token-classification" in task_types:
         task_type = "token-classification"
@@ -88,15 +87,8 @@ def _results(facts: CardFacts) -> list[EvalResult]:
             metrics = facts.run.metrics.get(dataset.split, {}).get("metrics", {}).get(task_name, {})
             for metric, value in metrics.items():
                 if value is not None:
-                    results.append(_result(task_name, dataset, metric, value, _task_type(task)))
+                    results.append(_result(task_name, dataset, metric, value, task.kind.hub_task))
     return results
-
-
-def _task_type(task: Task) -> str:
-    """As the hub calls it."""
-    if task.kind.per_candidate:
-        return "multiple-choice"
-    return "token-classification" if task.kind.per_word else "text-classification"
 
 
 def _result(task_name: str, dataset: DataSet, metric: str, value: float, task_type: str) -> EvalResult:

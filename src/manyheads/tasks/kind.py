@@ -64,6 +64,7 @@ class Kind(ABC):
     has_classes: ClassVar[bool] = True
     exclusive: ClassVar[bool] = True  # exactly one class is right
     ordered: ClassVar[bool] = False  # its classes are in order
+    hub_task: ClassVar[str] = "text-classification"  # what the hub calls it
     problem_type: ClassVar[str | None] = None  # what transformers calls it; None: nothing
     figures: ClassVar[tuple[str, ...]]  # what a report draws of its predictions
     per_word: ClassVar[bool] = False  # labels and predictions are `Ragged`: each word of a text has one of its own

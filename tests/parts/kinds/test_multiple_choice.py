@@ -88,7 +88,7 @@ def test_choices_are_learnt_and_predicted(choosing: Callable[..., Path], toy_dat
     run = toy_data / "runs" / "toy"
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["dev"]["metrics"]["ask"]["accuracy"] > 0.9, "by chance 0.42"
-    assert metrics["dev"]["metrics"]["ask"]["reciprocal-rank"] > 0.95
+    assert metrics["dev"]["metrics"]["ask"]["mrr"] > 0.95
     evaluated = manyheads("evaluate", run, "--json")
     assert json.loads(evaluated.stdout)["dev"]["metrics"] == metrics["dev"]["metrics"]
 
@@ -179,10 +179,12 @@ def test_the_loss_is_that_of_each_row_alone(rows: list[list[float]], data: st.Da
 
 
 def test_metrics_by_hand() -> None:
-    task = choice_task(metrics=(PartConfig(name="accuracy"), PartConfig(name="reciprocal-rank")))
+    task = choice_task(metrics=(PartConfig(name="accuracy"), PartConfig(name="mrr")))
     predicted = Ragged.from_rows([[0.2, 0.5, 0.3], [0.5, 0.5], [0.1, 0.2, 0.3, 0.4]], np.float64)
     labels = np.array([2, 1, 3])
-    assert score(task, predicted, labels) == {"accuracy": pytest.approx(1 / 3), "reciprocal-rank": pytest.approx(2 / 3)}
+    assert score(task, predicted, labels) == {"accuracy": pytest.approx(1 / 3), "mrr": pytest.approx(2 / 3)}
+    first_alone = choice_task(metrics=(PartConfig(name="mrr", options={"k": 1}),))
+    assert list(score(first_alone, predicted, labels).values()) == [pytest.approx(1 / 3)]
     assert task.kind.plain_loss(predicted, labels, task) == pytest.approx(-np.log([0.3, 0.5, 0.4]).mean())
 
 

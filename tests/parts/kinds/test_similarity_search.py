@@ -87,6 +87,12 @@ def test_from_training_to_vectors(task: dict[str, Any], search: Callable[..., Pa
     measured = json.loads(manyheads("evaluate", run / "best", toy_data / "dev.jsonl", "--json").stdout)
     values = measured["files"]["metrics"]["search"]
     assert values == pytest.approx(dev)
+    write_rows(
+        toy_data / "renamed.jsonl", [{"q": row["query"], "a": row["positive"]} for row in map(a_row, range(0, 24, 2))]
+    )
+    named = ("--task", "search", "--text-column", "q", "--text-column", "a", "--json")
+    renamed = json.loads(manyheads("evaluate", run / "best", toy_data / "renamed.jsonl", *named).stdout)
+    assert renamed["files"]["metrics"]["search"] == values
 
     # vectors: by embed, in Python, by sentence-transformers
     texts = [a_row(number)["query"] for number in range(9)]
@@ -120,6 +126,11 @@ def test_from_training_to_vectors(task: dict[str, Any], search: Callable[..., Pa
     assert (
         "Single predictions of search are not shown: it is a search by similarity." in (run / "report.html").read_text()
     )
+    published = manyheads("publish", run)
+    assert published.returncode == 0, published.stderr
+    card = (run / "published" / "README.md").read_text()
+    assert "pipeline_tag: sentence-similarity" in card
+    assert "a vector of each text, near those that match" in card
 
 
 @pytest.mark.slow

@@ -114,4 +114,5 @@ def test_promises_of_every_metric() -> None:
     task = a_task(labels=SEARCH, metrics=(PartConfig(name="mrr"),))
     assert overall({"task": {"mrr": 0.25}}, {"task": task}) == 0.25
     for name in ("mrr", "recall-at-k", "ndcg-at-k"):
-        assert why_incompatible(name, a_task()) == f"'{name}' needs texts that match, this task is a classification."
+        needs = "candidates or texts that match" if name == "mrr" else "texts that match"
+        assert why_incompatible(name, a_task()) == f"'{name}' needs {needs}, this task is a classification."

@@ -38,6 +38,7 @@ class AnswerSpan(Kind):
     called = "a search for answers"
     label_type: ClassVar[LabelType] = "answer"
     per_token = True
+    hub_task = "question-answering"
     has_classes = False
     pooling = "words"
     figures: ClassVar[tuple[str, ...]] = ()

@@ -33,6 +33,7 @@ class MultipleChoice(Kind):
     called = "a multiple choice"
     label_type: ClassVar[LabelType] = "candidate"
     per_candidate = True
+    hub_task = "multiple-choice"
     has_classes = False
     figures: ClassVar[tuple[str, ...]] = ()
 
@@ -70,7 +71,7 @@ class MultipleChoice(Kind):
         return "choice-cross-entropy"
 
     def default_metrics(self, task: Task) -> tuple[str, ...]:
-        return ("accuracy", "reciprocal-rank")
+        return ("accuracy", "mrr")
 
     def reads_similarity(self, task: Task) -> bool:
         return False

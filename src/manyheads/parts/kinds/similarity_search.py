@@ -37,6 +37,7 @@ class SimilaritySearch(Kind):
     has_classes = False
     exclusive = False
     searches = True
+    hub_task = "sentence-similarity"
     encoding = "bi-vectors"
     figures: ClassVar[tuple[str, ...]] = ()
 

@@ -47,6 +47,7 @@ class Tags(KindWithClasses):
     called = "a tagging of words"
     label_type: ClassVar[LabelType] = "word tags"
     per_word = True
+    hub_task = "token-classification"
     word_columns = True
     pooling = "words"
     problem_type: ClassVar[str | None] = None

@@ -2,7 +2,6 @@
 
 from manyheads.parts.metrics import (  # noqa: F401  (their import registers them)
     answers,
-    choices,
     classes,
     numbers,
     ordinal,
