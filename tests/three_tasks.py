@@ -26,6 +26,7 @@ class Rows:
         self.texts = columns(model, len(self.task.columns.text))
         kind = torch.float64 if self.task.kind.name == "regression" else torch.long
         self.labels = torch.tensor(labels, dtype=kind)
+        self.label_places = None
 
     def inputs(self, model: ManyHeads, row: int) -> Any:
         return model.inputs(self.task.name, self.texts, row)
