@@ -33,9 +33,13 @@ LAYOUTS = ("packed", "padded")
 NOT_EXPORTED = {
     ("pooling", "lstm"),  # reads inputs one after the other
     ("heads", "lstm"),
-    ("pooling", "words"),  # tags of words are refused by name
+    ("pooling", "words"),  # kinds whose predictions are of words, candidates, tokens or vectors are refused by name
     ("losses", "tag-cross-entropy"),
     ("losses", "crf"),
+    ("losses", "choice-cross-entropy"),
+    ("losses", "span-cross-entropy"),
+    ("losses", "multiple-negatives"),
+    ("losses", "margin-mse"),
 }
 NEEDS_SIMILARITY = {("heads", "none"), ("outputs", "similarity")}  # beside encodings that give one
 

@@ -74,6 +74,7 @@ class OnnxFolder:
         with guarded(file):
             for saved in self.description.tasks:
                 task = Task.from_json(saved)
+                _ = task.kind  # one that is not known shows here
                 self.tasks[task.name] = task
                 self.frames[task.name] = tuple(map(frame_from_json, self.description.frames[task.name]))
 
