@@ -38,6 +38,7 @@ NOT_EXPORTED = {
     ("losses", "crf"),
     ("losses", "choice-cross-entropy"),
     ("losses", "span-cross-entropy"),
+    ("encodings", "bi-vectors"),
     ("losses", "multiple-negatives"),
     ("losses", "margin-mse"),
 }
