@@ -11,12 +11,12 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from manyheads.data.chunk import Chunk
+from manyheads.data.chunk import Chunk, with_rows
 
 ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -37,23 +37,14 @@ class AnswerColumns:
 def write_answers(chunk: Chunk, context: str, label: str, columns: AnswerColumns) -> Chunk:
     """The same rows with their answers as JSON; those that do not stand in their text are malformed."""
     at = {name: number for number, name in enumerate(chunk.columns)}
-    faults = iter(chunk.faults)
-    rows: list[list[Any] | None] = []
-    kept_faults: list[str] = []
-    for cells in chunk.cells:
-        if cells is None:
-            rows.append(None)
-            kept_faults.append(next(faults))
-            continue
+
+    def write_row(cells: list[Any]) -> list[Any]:
         start = None if columns.start is None else cells[at[columns.start]]
         written = list(cells)
-        try:
-            written[at[label]] = _write(cells[at[label]], start, columns, cells[at[context]])
-            rows.append(written)
-        except ValueError as fault:
-            rows.append(None)
-            kept_faults.append(str(fault))
-    return replace(chunk, cells=rows, faults=kept_faults)
+        written[at[label]] = _write(cells[at[label]], start, columns, cells[at[context]])
+        return written
+
+    return with_rows(chunk, write_row)
 
 
 def _write(cell: Any, start: Any, columns: AnswerColumns, context: Any) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from manyheads.config.label_text import normalise
-from manyheads.data.chunk import Chunk
+from manyheads.data.chunk import Chunk, with_rows
 from manyheads.data.labels import BadLabel
 
 MARK = "␟"  # a sign that texts do not have, and that no tokenizer ever sees
@@ -90,29 +90,19 @@ def _cell_text(cell: Any) -> str:
 def join_chunk(chunk: Chunk, text: tuple[str, ...], label: str | None, choices: ChoiceColumns) -> Chunk:
     """The same rows with all candidates in the second text column, and labels by what they can mean."""
     at = {name: number for number, name in enumerate(chunk.columns)}
-    faults = iter(chunk.faults)
-    rows: list[list[Any] | None] = []
-    kept_faults: list[str] = []
-    for cells in chunk.cells:
-        if cells is None:
-            rows.append(None)
-            kept_faults.append(next(faults))
-            continue
+
+    def join_row(cells: list[Any]) -> list[Any]:
         joined = list(cells)
-        try:
-            candidates = _candidates_of_row(cells, at, choices)
-            question = cells[at[choices.question]] if choices.question is not None else ""
-            if choices.question is not None and not _cell_text(question):
-                raise ValueError(f"empty text in column '{choices.question}'")
-            joined[at[text[1]]] = join_candidates(question, candidates)
-        except ValueError as fault:
-            rows.append(None)
-            kept_faults.append(str(fault))
-            continue
+        candidates = _candidates_of_row(cells, at, choices)
+        question = cells[at[choices.question]] if choices.question is not None else ""
+        if choices.question is not None and not _cell_text(question):
+            raise ValueError(f"empty text in column '{choices.question}'")
+        joined[at[text[1]]] = join_candidates(question, candidates)
         if label is not None:
             joined[at[label]] = write_label(cells[at[label]], split_candidates(joined[at[text[1]]])[1])
-        rows.append(joined)
-    return replace(chunk, cells=rows, faults=kept_faults)
+        return joined
+
+    return with_rows(chunk, join_row)
 
 
 def _candidates_of_row(cells: list[Any], at: dict[str, int], choices: ChoiceColumns) -> list[Any]:

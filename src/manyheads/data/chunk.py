@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
@@ -20,6 +20,24 @@ class Chunk:
     cells: list[list[Any] | None]
     lines: list[int]
     faults: list[str]  # one reason per malformed row, in order
+
+
+def with_rows(chunk: Chunk, rewrite: Callable[[list[Any]], list[Any]]) -> Chunk:
+    """The chunk with every row rewritten; a row of which `rewrite` says in a ValueError what is wrong is malformed."""
+    faults = iter(chunk.faults)
+    rows: list[list[Any] | None] = []
+    all_faults: list[str] = []
+    for cells in chunk.cells:
+        if cells is None:
+            rows.append(None)
+            all_faults.append(next(faults))
+            continue
+        try:
+            rows.append(rewrite(cells))
+        except ValueError as fault:
+            rows.append(None)
+            all_faults.append(str(fault))
+    return replace(chunk, cells=rows, faults=all_faults)
 
 
 # a row as a reader meets it: its line, its cells, and what is wrong with it where it has none. A plain tuple: there may
